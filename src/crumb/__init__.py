@@ -1,0 +1,52 @@
+"""CRUMB: small, distribution-matched contexts for tabular foundation models.
+
+Nothing heavy is imported here: each public name is fetched from its module on first use, so that
+``import crumb`` and ``crumb --help`` stay instant.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "CrumbClassifier": "crumb.estimator",
+    "CrumbRegressor": "crumb.estimator",
+    "EarlyStopping": "crumb.herding",
+    "Plan": "crumb.plan",
+    "load": "crumb.persistence",
+    "paper_configuration": "crumb.settings",
+    "select_contexts": "crumb.planning",
+    "MMD": "crumb.selection",
+    "Uniform": "crumb.selection",
+    "KNN": "crumb.selection",
+    "MICP": "crumb.selection",
+    "CentroidNN": "crumb.selection",
+    "VoronoiUniform": "crumb.selection",
+    "Full": "crumb.selection",
+    "CrumbError": "crumb.errors",
+}
+
+__all__ = ["__version__", *_HOME]
+
+if TYPE_CHECKING:
+    from crumb.errors import CrumbError
+    from crumb.estimator import CrumbClassifier, CrumbRegressor
+    from crumb.herding import EarlyStopping
+    from crumb.persistence import load
+    from crumb.plan import Plan
+    from crumb.planning import select_contexts
+    from crumb.selection import KNN, MICP, MMD, CentroidNN, Full, Uniform, VoronoiUniform
+    from crumb.settings import paper_configuration
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'crumb' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,344 @@
+"""``CrumbClassifier`` and ``CrumbRegressor``: validate, hold the pool, call the three stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from crumb.devices import resolve_device
+from crumb.errors import InvalidInput
+from crumb.herding import EarlyStopping
+from crumb.infer import Pool, infer
+from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
+from crumb.plan import Plan
+from crumb.planning import make_plan, plan_settings, resolve_seed
+from crumb.selection import Strategy
+from crumb.settings import positive
+from crumb.space import SelectionSpace
+from crumb.table import Rows, TableEncoder, fingerprint, to_rows
+
+DEFAULT_QUANTILES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+class _Crumb(BaseEstimator):
+    """What classifier and regressor share."""
+
+    _task: str
+
+    def __init__(
+        self,
+        *,
+        model: Any = "embedded",
+        strategy: str | Strategy = "mmd",
+        n_clusters: str | int | None = "auto",
+        context_size: str | float = "auto",
+        kernel: str = "auto",
+        rff_dim: int = 64,
+        herd_batch: str | int = "auto",
+        bandwidth: str | float = "median",
+        early_stopping: bool | EarlyStopping = False,
+        features: Any = None,
+        categorical_features: Sequence[Any] | None = None,
+        min_per_class: int = 1,
+        n_estimators: int = 1,
+        model_options: dict[str, Any] | None = None,
+        device: str = "auto",
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ):
+        self.model = model
+        self.strategy = strategy
+        self.n_clusters = n_clusters
+        self.context_size = context_size
+        self.kernel = kernel
+        self.rff_dim = rff_dim
+        self.herd_batch = herd_batch
+        self.bandwidth = bandwidth
+        self.early_stopping = early_stopping
+        self.features = features
+        self.categorical_features = categorical_features
+        self.min_per_class = min_per_class
+        self.n_estimators = n_estimators
+        self.model_options = model_options
+        self.device = device
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _fit(self, X: Any, y: Any) -> None:
+        if y is None:
+            raise InvalidInput(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
+            )
+        rows = to_rows(X, min_rows=2)
+        validate_data(self, rows, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
+        labels = _labels(y)
+        check_consistent_length(rows, labels)
+        self._encoder = TableEncoder(self.categorical_features)
+        self._space = SelectionSpace(self.features)
+        rows = self._encoder.fit_transform(rows)
+        self._points = self._space.fit_transform(rows, self._encoder)
+        self._pool = self._label_pool(rows, labels)
+        self._fingerprint = fingerprint(rows)
+        self._backend = self._resolve_backend()
+        self._settings = plan_settings(
+            self._points,
+            strategy=self.strategy,
+            n_clusters=self.n_clusters,
+            context_size=self.context_size,
+            kernel=self.kernel,
+            rff_dim=self.rff_dim,
+            herd_batch=self.herd_batch,
+            bandwidth=self.bandwidth,
+            early_stopping=self.early_stopping,
+            min_per_class=self.min_per_class,
+            device=self.device,
+            random_state=self._seed,
+            n_jobs=self.n_jobs,
+            verbose=self.verbose,
+            window=self._backend.window,
+        )
+        self.bandwidth_ = self._settings.bandwidth
+        self.context_size_ = self._settings.n
+
+    def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
+        raise NotImplementedError
+
+    def _resolve_backend(self) -> Backend:
+        self._seed = resolve_seed(self.random_state)
+        options = self.model_options if self.model_options is not None else {}
+        if not isinstance(options, dict):
+            raise InvalidInput(f"model_options must be a dictionary, got {options!r}.")
+        backend = resolve_backend(
+            self.model,
+            self._task,
+            BackendSettings(
+                n_estimators=positive("n_estimators", self.n_estimators),
+                options=options,
+                device=resolve_device(self.device),
+                seed=self._seed,
+                n_jobs=self.n_jobs,
+                categorical_indices=self._encoder.categorical_indices,
+            ),
+        )
+        n_classes = self._pool.n_classes
+        if n_classes and backend.max_classes and n_classes > backend.max_classes:
+            raise InvalidInput(
+                f"The table has {n_classes} classes, but the model {backend.name!r} takes at most "
+                f"{backend.max_classes}; the embedded model and TabICL take any number."
+            )
+        return backend
+
+    def _query(self, X: Any) -> tuple[Rows, np.ndarray]:
+        """Queries as the PFN sees them, and as points of the selection space."""
+        check_is_fitted(self)
+        rows = to_rows(X)
+        if isinstance(rows, pd.DataFrame) and not isinstance(self._pool.rows, pd.DataFrame):
+            names = list(rows.columns)
+            rows = to_rows(rows.to_numpy(dtype=object) if len(names) else rows)
+        elif isinstance(self._pool.rows, pd.DataFrame) and not isinstance(rows, pd.DataFrame):
+            validate_data(self, rows, reset=False, skip_check_array=True)
+            rows = pd.DataFrame(rows, columns=self._pool.rows.columns)
+        validate_data(self, rows, reset=False, skip_check_array=True)
+        rows = self._encoder.transform(rows)
+        return rows, self._space.transform(rows)
+
+    def plan(self, X: Any) -> Plan:
+        """Cluster the queries ``X`` and choose a context for each cluster, without running the PFN."""
+        _, points = self._query(X)
+        return self._plan(points)
+
+    def _plan(self, points: np.ndarray) -> Plan:
+        codes = self._pool.y if self._pool.n_classes is not None else None
+        return make_plan(self._points, points, self._settings, self._fingerprint, codes)
+
+    def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
+        rows, points = self._query(X)
+        self._backend.check_output(output)
+        if plan is None:
+            plan = self._plan(points)
+            labels = plan.labels
+        else:
+            plan.check_pool(self._fingerprint)
+            labels = plan.route(points)
+        return infer(self._backend, self._pool, plan.contexts, labels, rows, output, self.verbose)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to one file without pickle; ``crumb.load`` reads it."""
+        from crumb.persistence import save
+
+        check_is_fitted(self)
+        save(self, path)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_settings")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.input_tags.string = True
+        return tags
+
+
+def _labels(y: Any) -> np.ndarray:
+    """The target as a 1-D array without missing values."""
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    labels = column_or_1d(y, warn=True)
+    missing = int(pd.isna(labels).sum())
+    if missing == len(labels) and missing:
+        raise InvalidInput("Input y contains NaN: all labels are missing.")
+    if missing:
+        raise InvalidInput(f"Input y contains NaN: {missing} of {len(labels)} labels are missing; drop these rows.")
+    return labels
+
+
+def _has_proba(estimator: _Crumb) -> bool:
+    """Only a back-end without probabilities, known once it is fitted, has none."""
+    backend = getattr(estimator, "_backend", None)
+    return backend is None or "proba" in backend.outputs
+
+
+class CrumbClassifier(ClassifierMixin, _Crumb):
+    """A PFN that classifies with small contexts, each matched to a cluster of the queries.
+
+    Answers depend on the batch in which the queries come, since clusters and contexts are chosen for that batch.
+    Pass a frozen ``plan`` where each row's answer must depend on that row alone.
+
+    Parameters
+    ----------
+    model : str, path or estimator, default="embedded"
+        ``"embedded"``, ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v2"``; the path of a checkpoint
+        of those packages; or any scikit-learn estimator of the right kind.
+    strategy : str or Strategy, default="mmd"
+        ``"mmd"`` (CRUMB), ``"uniform"``, ``"knn"``, ``"micp"``, ``"centroid"``, ``"voronoi"``, ``"full"``, or a
+        configured object such as ``MICP(gamma=2.0)``.
+    n_clusters : int, None or "auto", default="auto"
+        K, the clusters of queries. ``"auto"``: 20, and 1 for ``"uniform"``. 1 or None: no clustering.
+    context_size : int, float or "auto", default="auto"
+        The context budget n: rows, or a share of the pool. ``"auto"``: 1,000 on a CPU, 5,000 on a GPU.
+    kernel : {"auto", "exact", "rff"}, default="auto"
+        The RBF kernel itself or its random Fourier features. ``"auto"``: exact while that takes seconds.
+    rff_dim : int, default=64
+        D, the number of random features.
+    herd_batch : int or "auto", default="auto"
+        B, rows chosen per round. ``"auto"``: 1 with the exact kernel, 50 with random features.
+    bandwidth : float or "median", default="median"
+        σ of the kernel in the selection space, or the median heuristic.
+    early_stopping : bool or EarlyStopping, default=False
+        End a context when MMD² no longer falls.
+    features : transformer or None, default=None
+        Replaces the selection space. Gets the table, gives a matrix; the PFN still sees the original columns.
+    categorical_features : list or None, default=None
+        Columns that hold categories although they look like numbers: names, positions or a mask.
+    min_per_class : int, default=1
+        Rows of each class that a context keeps where the pool has them; 0 turns the guard off.
+    n_estimators : int, default=1
+        Ensemble members of the PFN. The cost of a prediction is proportional to it.
+    model_options : dict or None, default=None
+        Further arguments for the estimator of the PFN's package.
+    device : {"auto", "cpu", "cuda", "mps"}, default="auto"
+    random_state : int, RandomState, Generator or None, default=0
+    n_jobs : int or None, default=None
+        Threads (PFNs) or processes (scikit-learn back-ends).
+    verbose : int, default=0
+        1 shows progress bars.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from crumb import CrumbClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = CrumbClassifier(context_size=60, n_clusters=3).fit(X[::2], y[::2])
+    >>> clf.predict_proba(X[1::2]).shape
+    (75, 3)
+    """
+
+    _task = "classification"
+
+    def fit(self, X: Any, y: Any) -> CrumbClassifier:
+        """Hold the labelled table; all selection happens when queries come."""
+        self._fit(X, y)
+        return self
+
+    def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
+        check_classification_targets(labels)
+        try:
+            self.classes_, codes = np.unique(labels, return_inverse=True)
+        except TypeError as error:
+            raise InvalidInput("Labels of different types (text and numbers) cannot be mixed.") from error
+        return Pool(rows, codes, len(self.classes_))
+
+    @available_if(_has_proba)
+    def predict_proba(self, X: Any, plan: Plan | None = None) -> np.ndarray:
+        """Class probabilities (T, C), columns in the order of ``classes_``."""
+        return self._answer(X, Output("proba"), plan)
+
+    def predict(self, X: Any, plan: Plan | None = None) -> np.ndarray:
+        """The most probable class of each query."""
+        check_is_fitted(self)
+        if "proba" in self._backend.outputs:
+            return self.classes_[self.predict_proba(X, plan=plan).argmax(axis=1)]
+        return self.classes_[self._answer(X, Output("label"), plan)]
+
+
+class CrumbRegressor(RegressorMixin, _Crumb):
+    """A PFN that predicts numbers with small contexts, each matched to a cluster of the queries.
+
+    The parameters are those of :class:`CrumbClassifier`; ``min_per_class`` has no effect.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from crumb import CrumbRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> reg = CrumbRegressor(context_size=100, n_clusters=2).fit(X[:300], y[:300])
+    >>> reg.predict(X[300:], output_type="quantiles", quantiles=[0.1, 0.9]).shape
+    (142, 2)
+    """
+
+    _task = "regression"
+
+    def fit(self, X: Any, y: Any) -> CrumbRegressor:
+        """Hold the labelled table; all selection happens when queries come."""
+        self._fit(X, y)
+        return self
+
+    def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
+        try:
+            numbers = np.asarray(labels, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput("Regression needs numbers as labels; for classes use CrumbClassifier.") from error
+        if not np.isfinite(numbers).all():
+            raise InvalidInput(
+                "Input y contains infinity or a value too large for dtype('float64'): remove these rows."
+            )
+        return Pool(rows, numbers, None)
+
+    def predict(
+        self,
+        X: Any,
+        output_type: str = "mean",
+        quantiles: Sequence[float] | None = None,
+        plan: Plan | None = None,
+    ) -> np.ndarray:
+        """Means or medians (T,), or quantiles (T, Q) at the levels ``quantiles`` (0.1 … 0.9 by default)."""
+        if output_type not in ("mean", "median", "quantiles"):
+            raise InvalidInput(f"output_type must be 'mean', 'median' or 'quantiles', got {output_type!r}.")
+        levels: tuple[float, ...] = ()
+        if output_type == "quantiles":
+            levels = tuple(float(level) for level in (DEFAULT_QUANTILES if quantiles is None else quantiles))
+            if not levels or not all(0 < level < 1 for level in levels):
+                raise InvalidInput(f"quantiles must be levels between 0 and 1, got {quantiles!r}.")
+        return self._answer(X, Output(output_type, levels), plan)

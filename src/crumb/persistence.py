@@ -1,0 +1,123 @@
+"""A fitted estimator as a file: pool, labels, settings, and the model by name and checksum. No pickle.
+
+The selection space is not stored: it is a function of the pool and is fitted again on loading.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crumb.errors import InvalidInput, PlanMismatch
+from crumb.estimator import CrumbClassifier, CrumbRegressor
+from crumb.files import read_archive, write_archive
+from crumb.herding import EarlyStopping
+from crumb.pfn.checkpoint import checksum
+from crumb.selection import Strategy
+from crumb.selection.base import REGISTRY
+
+FORMAT = "crumb-estimator"
+VERSION = 1
+KINDS = {"classification": CrumbClassifier, "regression": CrumbRegressor}
+
+
+def save(estimator: Any, path: str | Path) -> None:
+    """What ``CrumbClassifier.save`` and ``CrumbRegressor.save`` do."""
+    rows, arrays, files = estimator._pool.rows, {"y": estimator._pool.y}, {}
+    about = {
+        "task": estimator._task,
+        "params": _portable_params(estimator),
+        "model_sha256": checksum(estimator._backend.path),
+        "fingerprint": estimator._fingerprint,
+    }
+    if isinstance(rows, pd.DataFrame):
+        about["columns"] = _portable_names(rows.columns)
+        buffer = io.BytesIO()
+        numbered = rows.set_axis([str(i) for i in range(rows.shape[1])], axis=1)
+        numbered.to_parquet(buffer, index=False)
+        files["pool.parquet"] = buffer.getvalue()
+    else:
+        arrays["pool"] = rows
+    if estimator._task == "classification":
+        about["classes"] = estimator.classes_.tolist()
+        about["class_dtype"] = estimator.classes_.dtype.str
+    write_archive(path, FORMAT, VERSION, about, arrays, files)
+
+
+def load(path: str | Path) -> Any:
+    """Read a fitted estimator that ``save`` wrote; its answers are those of the saved one."""
+    about, arrays, files = read_archive(path, FORMAT, VERSION)
+    try:
+        params, y = about["params"], arrays["y"]
+        if about["task"] == "classification":
+            y = np.array(about["classes"], dtype=np.dtype(about["class_dtype"]))[y]
+        if "pool.parquet" in files:
+            rows = pd.read_parquet(io.BytesIO(files["pool.parquet"])).set_axis(about["columns"], axis=1)
+        else:
+            rows = arrays["pool"]
+        estimator = KINDS[about["task"]](**_live_params(params))
+    except KeyError as error:
+        raise PlanMismatch(f"{path} is incomplete: it has no {error}.") from error
+    estimator.fit(rows, y)
+    if checksum(estimator._backend.path) != about["model_sha256"]:
+        raise PlanMismatch(
+            f"{path} was saved with other weights of the model {params['model']!r} than those on this machine."
+        )
+    if estimator._fingerprint != about["fingerprint"]:
+        raise PlanMismatch(f"The pool in {path} is not the one that was saved: the file is damaged.")
+    return estimator
+
+
+def _portable_params(estimator: Any) -> dict[str, Any]:
+    params = estimator.get_params(deep=False)
+    if not hasattr(estimator._backend, "path") or not isinstance(params["model"], (str, os.PathLike)):
+        raise InvalidInput(
+            "A model given as an estimator cannot be saved without pickle: use joblib.dump for files that stay "
+            "with you, or give the model by name or path."
+        )
+    if params["features"] is not None:
+        raise InvalidInput(
+            "A transformer given as features= cannot be saved without pickle: use joblib.dump for files that "
+            "stay with you."
+        )
+    params["model"] = os.fspath(params["model"])
+    params["random_state"] = estimator._seed
+    if isinstance(params["strategy"], Strategy):
+        strategy = params["strategy"]
+        params["strategy"] = {"name": strategy.name, **strategy.get_params()}
+    if isinstance(params["early_stopping"], EarlyStopping):
+        params["early_stopping"] = dataclasses.asdict(params["early_stopping"])
+    if params["categorical_features"] is not None:
+        params["categorical_features"] = np.asarray(params["categorical_features"], dtype=object).ravel().tolist()
+    params = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+    for name, value in params.items():
+        try:
+            json.dumps(value)
+        except TypeError:
+            raise InvalidInput(f"{name}={value!r} cannot be written to a file without pickle.") from None
+    return params
+
+
+def _live_params(params: dict[str, Any]) -> dict[str, Any]:
+    params = dict(params)
+    if isinstance(params["strategy"], dict):
+        settings = dict(params["strategy"])
+        params["strategy"] = REGISTRY[settings.pop("name")](**settings)
+    if isinstance(params["early_stopping"], dict):
+        params["early_stopping"] = EarlyStopping(**params["early_stopping"])
+    return params
+
+
+def _portable_names(columns: pd.Index) -> list[str | int]:
+    names = [name.item() if isinstance(name, np.generic) else name for name in columns]
+    odd = [name for name in names if not isinstance(name, (str, int))]
+    if odd:
+        raise InvalidInput(f"Column names must be text or whole numbers to be saved; {odd[0]!r} is neither.")
+    return names

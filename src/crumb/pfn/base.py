@@ -1,0 +1,69 @@
+"""The back-end protocol: many (context, queries) tasks in, one answer for each out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from crumb.errors import InvalidInput
+from crumb.table import Rows
+
+
+@dataclass(frozen=True)
+class ContextTask:
+    """One pass: a labelled context and the queries that share it.
+
+    ``y`` holds numbers for regression and the codes 0 … C−1 of the classes in *this* context, all of them
+    present, for classification.
+    """
+
+    X: Rows
+    y: np.ndarray
+    queries: Rows
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is asked of a pass: ``"proba"``, ``"label"``, ``"mean"``, ``"median"`` or ``"quantiles"``."""
+
+    kind: str
+    quantiles: Sequence[float] = ()
+
+
+@dataclass(frozen=True)
+class BackendSettings:
+    """What the user may say about how a network runs."""
+
+    n_estimators: int
+    options: dict[str, Any]
+    device: str
+    seed: int
+    n_jobs: int | None
+    categorical_indices: Sequence[int] = ()
+
+
+class Backend(ABC):
+    """A model that answers contexts. Holds no network itself, so that it pickles small."""
+
+    name: str
+    window: int | None = None  # rows that the model was made for; None: any number
+    max_classes: int | None = None  # None: any number
+    outputs: ClassVar[tuple[str, ...]]
+
+    @abstractmethod
+    def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
+        """(q, C) for ``"proba"``, (q,) for labels, means and medians, (q, Q) for quantiles."""
+
+    def predict_contexts(self, tasks: Iterable[ContextTask], output: Output) -> Iterator[np.ndarray]:
+        """Answers in the order of the tasks, one network for all of them."""
+        for task in tasks:
+            yield self.predict_context(task, output)
+
+    def check_output(self, output: Output) -> None:
+        if output.kind not in self.outputs:
+            known = ", ".join(repr(kind) for kind in self.outputs)
+            raise InvalidInput(f"The model {self.name!r} cannot answer with {output.kind!r}, only with {known}.")

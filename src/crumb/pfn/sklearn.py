@@ -1,0 +1,45 @@
+"""Any scikit-learn classifier or regressor as a back-end: cloned and fitted on each context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed, effective_n_jobs
+from sklearn.base import clone
+
+from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
+
+
+class SklearnBackend(Backend):
+    def __init__(self, estimator: Any, task: str, settings: BackendSettings):
+        self.name = type(estimator).__name__
+        self.estimator, self.settings = estimator, settings
+        if task == "regression":
+            self.outputs = ("mean",)
+        else:
+            self.outputs = ("proba", "label") if hasattr(estimator, "predict_proba") else ("label",)
+
+    def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
+        return _fit_predict(clone(self.estimator), task, output)
+
+    def predict_contexts(self, tasks: Iterable[ContextTask], output: Output) -> Iterator[np.ndarray]:
+        jobs = effective_n_jobs(self.settings.n_jobs)
+        tasks = iter(tasks)
+        # A few tasks at a time, so that not all contexts are in memory at once.
+        while batch := list(islice(tasks, 4 * jobs)):
+            if jobs == 1:
+                yield from super().predict_contexts(batch, output)
+            else:
+                yield from Parallel(n_jobs=jobs)(
+                    delayed(_fit_predict)(clone(self.estimator), task, output) for task in batch
+                )
+
+
+def _fit_predict(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:
+    estimator.fit(task.X, task.y)
+    if output.kind == "proba":
+        return estimator.predict_proba(task.queries)
+    return estimator.predict(task.queries)

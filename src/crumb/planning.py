@@ -1,0 +1,302 @@
+"""Stages 1 and 2 from matrices to a ``Plan``; ``select_contexts`` is the same for people who bring their own model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import pairwise_distances_argmin_min
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import check_random_state
+
+from crumb.devices import resolve_device, torch_threads
+from crumb.errors import InvalidInput
+from crumb.herding import EarlyStopping
+from crumb.kernel import Rbf, median_bandwidth
+from crumb.plan import Plan
+from crumb.progress import progress_bar
+from crumb.rare_classes import keep_rare_classes
+from crumb.selection import MMD, Problem, Selection, Strategy, resolve_strategy
+from crumb.settings import (
+    check_bandwidth,
+    non_negative,
+    positive,
+    resolve_context_size,
+    resolve_early_stopping,
+    resolve_kernel,
+)
+from crumb.space import SelectionSpace
+from crumb.table import TableEncoder, fingerprint, to_rows
+
+EVIDENCE_VALUES = 500_000_000  # kernel values spent on traces that the strategy did not leave itself
+SUPPORT_ROWS = 20_000  # pool rows against which queries are held to see whether the pool covers them
+SUPPORT_QUANTILE = 0.99
+
+
+def select_contexts(
+    X_pool: Any,
+    X_queries: Any,
+    *,
+    y_pool: Any = None,
+    strategy: str | Strategy = "mmd",
+    n_clusters: str | int | None = "auto",
+    context_size: str | float = "auto",
+    kernel: str = "auto",
+    rff_dim: int = 64,
+    herd_batch: str | int = "auto",
+    bandwidth: str | float = "median",
+    early_stopping: bool | EarlyStopping = False,
+    features: Any = None,
+    categorical_features: Any = None,
+    min_per_class: int = 1,
+    device: str = "auto",
+    random_state: Any = 0,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+) -> Plan:
+    """Cluster the queries and choose a context for each cluster, without any PFN.
+
+    The parameters are those of ``CrumbClassifier``. ``min_per_class`` works only where ``y_pool``, the class
+    of each pool row, is given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crumb import select_contexts
+    >>> rng = np.random.default_rng(0)
+    >>> plan = select_contexts(rng.normal(size=(500, 4)), rng.normal(size=(30, 4)), n_clusters=3, context_size=50)
+    >>> plan.n_clusters, plan.sizes.tolist()
+    (3, [50, 50, 50])
+    """
+    encoder, space = TableEncoder(categorical_features), SelectionSpace(features)
+    raw_pool, raw_queries = to_rows(X_pool), to_rows(X_queries)
+    if _columns(raw_pool) != _columns(raw_queries):
+        raise InvalidInput("X_pool and X_queries must have the same columns in the same order.")
+    rows = encoder.fit_transform(raw_pool)
+    pool = space.fit_transform(rows, encoder)
+    codes = None
+    if y_pool is not None:
+        codes = np.unique(np.asarray(y_pool), return_inverse=True)[1]
+        if len(codes) != len(pool):
+            raise InvalidInput(f"y_pool has {len(codes)} values for {len(pool)} pool rows.")
+    settings = plan_settings(
+        pool,
+        strategy=strategy,
+        n_clusters=n_clusters,
+        context_size=context_size,
+        kernel=kernel,
+        rff_dim=rff_dim,
+        herd_batch=herd_batch,
+        bandwidth=bandwidth,
+        early_stopping=early_stopping,
+        min_per_class=min_per_class,
+        device=device,
+        random_state=random_state,
+        n_jobs=n_jobs,
+        verbose=verbose,
+    )
+    queries = space.transform(encoder.transform(raw_queries))
+    return make_plan(pool, queries, settings, fingerprint(rows), codes)
+
+
+@dataclass(frozen=True)
+class PlanSettings:
+    """Everything that can be decided before the queries are seen."""
+
+    strategy: Strategy
+    n_clusters: int
+    n: int
+    kernel: str
+    rff_dim: int
+    herd_batch: str | int
+    bandwidth: float
+    early_stopping: EarlyStopping | None
+    min_per_class: int
+    device: str
+    seed: int
+    n_jobs: int | None
+    verbose: int
+
+
+def plan_settings(
+    pool: np.ndarray,
+    *,
+    strategy: str | Strategy,
+    n_clusters: str | int | None,
+    context_size: str | float,
+    kernel: str,
+    rff_dim: int,
+    herd_batch: str | int,
+    bandwidth: str | float,
+    early_stopping: bool | EarlyStopping,
+    min_per_class: int,
+    device: str,
+    random_state: Any,
+    n_jobs: int | None,
+    verbose: int,
+    window: int | None = None,
+) -> PlanSettings:
+    """Check the user's settings against the pool; every mistake in them shows here."""
+    strategy, device, seed = resolve_strategy(strategy), resolve_device(device), resolve_seed(random_state)
+    sigma = check_bandwidth(bandwidth)
+    if isinstance(sigma, str):
+        sigma = median_bandwidth(pool, np.random.default_rng([seed, 0]))
+    resolve_kernel(kernel, rff_dim, herd_batch, sigma, cost=0)
+    if n_clusters is None:
+        clusters = 1
+    else:
+        clusters = strategy.default_clusters if n_clusters == "auto" else positive("n_clusters", n_clusters)
+    n = resolve_context_size(context_size, len(pool), window, device) if strategy.drops_rows else len(pool)
+    return PlanSettings(
+        strategy,
+        clusters,
+        n,
+        kernel,
+        rff_dim,
+        herd_batch,
+        sigma,
+        resolve_early_stopping(early_stopping),
+        non_negative("min_per_class", min_per_class),
+        device,
+        seed,
+        n_jobs,
+        verbose,
+    )
+
+
+def make_plan(
+    pool: np.ndarray,
+    queries: np.ndarray,
+    settings: PlanSettings,
+    pool_fingerprint: str,
+    y: np.ndarray | None = None,
+) -> Plan:
+    """Stages 1 and 2 for queries and a pool in the selection space; ``y`` holds class codes, if any."""
+    strategy, clusters = settings.strategy, min(settings.n_clusters, len(queries))
+    # A pool row costs one kernel value for each chosen row of each cluster, and one for each query.
+    cost = len(pool) * (clusters * settings.n + len(queries))
+    watched = settings.verbose and isinstance(strategy, MMD)
+    with torch_threads(settings.n_jobs), progress_bar(settings.n, "herding", watched) as advance:
+        problem = Problem(
+            pool,
+            queries,
+            settings.n,
+            clusters,
+            resolve_kernel(settings.kernel, settings.rff_dim, settings.herd_batch, settings.bandwidth, cost),
+            settings.early_stopping,
+            settings.seed,
+            settings.device,
+            advance,
+        )
+        selection = strategy.select(problem)
+        swapped = np.zeros(len(selection.contexts), dtype=np.int64)
+        if y is not None and strategy.drops_rows and settings.min_per_class:
+            swapped = _guard(problem, selection, y, settings.min_per_class)
+        mmd2 = selection.mmd2 if selection.mmd2 is not None else _traces(problem, selection)
+    distance, outside = _support(problem, selection)
+    return Plan(
+        labels=selection.labels,
+        contexts=[np.asarray(context, dtype=np.int64) for context in selection.contexts],
+        mmd2=mmd2,
+        stop_reasons=selection.stop_reasons,
+        centroids=selection.centroids,
+        query_distance=distance,
+        outside=outside,
+        swapped=swapped,
+        pool_fingerprint=pool_fingerprint,
+        pool_size=len(pool),
+        settings=_record(problem, settings),
+    ).attach(pool, queries)
+
+
+def resolve_seed(random_state: Any) -> int:
+    """An int is the seed itself; None and generators give a fresh one."""
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise InvalidInput(f"random_state must not be negative, got {random_state}.")
+        return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def _columns(rows: Any) -> list[Any]:
+    return list(rows.columns) if hasattr(rows, "columns") else [rows.shape[1]]
+
+
+def _guard(problem: Problem, selection: Selection, y: np.ndarray, minimum: int) -> np.ndarray:
+    """Apply ``min_per_class`` to every context; the traces of those that change are drawn anew."""
+    swapped = np.zeros(len(selection.contexts), dtype=np.int64)
+    for k, context in enumerate(selection.contexts):
+        guarded = keep_rare_classes(context, selection.centroids[k], problem.pool, y, minimum)
+        swapped[k] = int((~np.isin(guarded, context)).sum())
+        if swapped[k]:
+            selection.contexts[k] = guarded
+            if selection.mmd2 is not None:
+                selection.mmd2[k] = _trace(problem, guarded, problem.queries[selection.labels == k])
+    return swapped
+
+
+def _trace(problem: Problem, context: np.ndarray, queries: np.ndarray, exact: bool = False) -> np.ndarray:
+    points = problem.tensor(problem.pool[context])
+    similarity = Rbf(problem.kernel.bandwidth) if exact else problem.similarity()
+    if not isinstance(similarity, Rbf):
+        similarity = similarity.like(points)
+    return similarity.prefix_mmd2(points, problem.tensor(queries)).double().cpu().numpy()
+
+
+def _traces(problem: Problem, selection: Selection) -> list[np.ndarray]:
+    """MMD² for strategies that do not watch it themselves, by the exact kernel, where it can be afforded."""
+    members = [np.flatnonzero(selection.labels == k) for k in range(len(selection.contexts))]
+    cost = sum(
+        len(context) ** 2 + len(context) * len(queries) + len(queries) ** 2
+        for context, queries in zip(selection.contexts, members, strict=True)
+    )
+    if cost > EVIDENCE_VALUES:
+        return [np.array([np.nan]) for _ in members]
+    return [
+        _trace(problem, context, problem.queries[queries], exact=True)
+        for context, queries in zip(selection.contexts, members, strict=True)
+    ]
+
+
+def _support(problem: Problem, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
+    """Distance of each query to its context, and whether the pool reaches it at all."""
+    distance = np.empty(len(problem.queries))
+    order = np.argsort(selection.labels, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(selection.labels[order])) + 1):
+        context = problem.pool[selection.contexts[selection.labels[members[0]]]]
+        distance[members] = pairwise_distances_argmin_min(problem.queries[members], context)[1]
+    reference = problem.pool
+    if len(reference) > SUPPORT_ROWS:
+        reference = reference[problem.rng("support").choice(len(reference), SUPPORT_ROWS, replace=False)]
+    if len(reference) < 2:
+        return distance, np.zeros(len(distance), dtype=bool)
+    search = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(reference)
+    probes = reference[: min(len(reference), 2_000)]
+    # A row of the pool is its own nearest neighbour: the second one is the neighbour.
+    own = search.kneighbors(probes, n_neighbors=2)[0][:, 1]
+    radius = np.quantile(own, SUPPORT_QUANTILE)
+    return distance, search.kneighbors(problem.queries)[0][:, 0] > radius
+
+
+def _record(problem: Problem, settings: PlanSettings) -> dict[str, Any]:
+    """What was decided, for the plan; what does not apply to the strategy is left out."""
+    record: dict[str, Any] = {
+        "strategy": settings.strategy.name,
+        "strategy_params": settings.strategy.get_params(),
+        "bandwidth": problem.kernel.bandwidth,
+        "context_size": problem.n,
+        "n_queries": len(problem.queries),
+        "min_per_class": settings.min_per_class,
+        "seed": problem.seed,
+        "device": problem.device,
+    }
+    if isinstance(settings.strategy, MMD):
+        record["kernel"] = problem.kernel.name
+        record["herd_batch"] = problem.kernel.batch
+        if problem.kernel.name == "rff":
+            record["rff_dim"] = problem.kernel.rff_dim
+        record["early_stopping"] = vars(problem.early_stopping) if problem.early_stopping else False
+    return record

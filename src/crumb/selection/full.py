@@ -1,0 +1,20 @@
+"""Full context: the whole pool for all queries, in one pass."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crumb.clustering import cluster
+from crumb.selection.base import Problem, Selection, Strategy
+
+
+class Full(Strategy):
+    """No selection at all: the baseline that the others try to come near to."""
+
+    name = "full"
+    default_clusters = 1
+    drops_rows = False
+
+    def select(self, problem: Problem) -> Selection:
+        labels, centroids = cluster(problem.queries, 1, problem.seed)
+        return Selection(labels, centroids, [np.arange(len(problem.pool))], ["whole pool"])

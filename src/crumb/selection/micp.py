@@ -1,0 +1,51 @@
+"""MICP, the mixture of in-context prompters of MixturePFN, without its fine-tuning stage."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from crumb.clustering import cluster, nearest_centroid
+from crumb.errors import InvalidInput
+from crumb.selection.base import Problem, Selection, Strategy, nearest_rows, top_up
+from crumb.settings import positive
+
+
+class MICP(Strategy):
+    """Cluster the pool, give each cluster a fixed support set, route each query to the nearest centroid.
+
+    Parameters
+    ----------
+    gamma : float, default=1.0
+        K' = ⌈gamma · N / n⌉ clusters of the pool.
+    n_clusters : int or None, default=None
+        K' itself, in the place of ``gamma``.
+    """
+
+    name = "micp"
+
+    def __init__(self, gamma: float = 1.0, n_clusters: int | None = None):
+        self.gamma = gamma
+        self.n_clusters = n_clusters
+
+    def select(self, problem: Problem) -> Selection:
+        pool_labels, centroids = cluster(problem.pool, self._prompters(problem), problem.seed)
+        # K*: only the prompters that got queries run, so only they are built.
+        used, labels = np.unique(nearest_centroid(problem.queries, centroids), return_inverse=True)
+        nearest = nearest_rows(problem.pool, centroids[used], problem.n)
+        rng = problem.rng("micp")
+        contexts = []
+        for prompter, neighbours in zip(used, nearest, strict=True):
+            own = np.flatnonzero(pool_labels == prompter)
+            if len(own) > problem.n:
+                own = rng.choice(own, problem.n, replace=False)
+            contexts.append(top_up(own, neighbours, problem.n))
+        return Selection(labels, centroids[used], contexts, ["budget"] * len(contexts))
+
+    def _prompters(self, problem: Problem) -> int:
+        if self.n_clusters is not None:
+            return positive("MICP's n_clusters", self.n_clusters)
+        if not self.gamma > 0:
+            raise InvalidInput(f"MICP's gamma must be positive, got {self.gamma!r}.")
+        return math.ceil(self.gamma * len(problem.pool) / problem.n)

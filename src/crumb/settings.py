@@ -1,0 +1,116 @@
+"""The numbers that can be chosen: clusters, context budget, kernel. Checked here, in one place."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from crumb.errors import InvalidInput
+from crumb.herding import EarlyStopping
+
+# Measured with benchmarks/defaults.py (docs/defaults.md): on two CPU cores the embedded network answers
+# 20 contexts of 1,000 rows in a few seconds.
+CPU_CONTEXT = 1_000
+GPU_CONTEXT = 5_000
+# Exact herding costs one kernel value for each (pool row, cluster, chosen row), 3–4 ns on two cores.
+EXACT_KERNEL_VALUES = 2_000_000_000
+
+
+def paper_configuration() -> dict[str, Any]:
+    """The paper's setting, as keyword arguments: ``CrumbClassifier(**paper_configuration())``."""
+    return {
+        "strategy": "mmd",
+        "n_clusters": 20,
+        "context_size": 0.1,
+        "kernel": "rff",
+        "rff_dim": 64,
+        "herd_batch": 50,
+        "bandwidth": "median",
+        "early_stopping": False,
+        "min_per_class": 0,
+    }
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """How stage 2 measures similarity: everything resolved, nothing left to choose."""
+
+    name: str  # "exact" or "rff"
+    bandwidth: float
+    rff_dim: int
+    batch: int
+
+
+def resolve_context_size(
+    context_size: str | float, n_pool: int, window: int | None = None, device: str = "cpu"
+) -> int:
+    """The context budget n: a count, a share of N, or ``"auto"``; never more than N or the model's window."""
+    if context_size == "auto":
+        n = min(CPU_CONTEXT if device == "cpu" else GPU_CONTEXT, n_pool)
+    elif isinstance(context_size, Integral) and not isinstance(context_size, bool):
+        n = positive("context_size", context_size)
+        if n > n_pool:
+            warnings.warn(
+                f"context_size={n} is larger than the pool: all {n_pool} rows are used.", stacklevel=2
+            )
+            n = n_pool
+    elif isinstance(context_size, Real) and not isinstance(context_size, bool) and 0 < context_size <= 1:
+        n = max(1, round(float(context_size) * n_pool))
+    else:
+        raise InvalidInput(
+            f"context_size must be a row count of at least 1, a share of the pool in (0, 1], or 'auto'; "
+            f"got {context_size!r}."
+        )
+    if window is not None and n > window:
+        warnings.warn(
+            f"context_size gives {n} rows, more than the {window} that the model was made for: {window} are used.",
+            stacklevel=2,
+        )
+        n = window
+    return n
+
+
+def resolve_kernel(
+    kernel: str, rff_dim: int, herd_batch: str | int, bandwidth: float, cost: float
+) -> Kernel:
+    """``cost`` is the number of kernel values that exact herding would need; ``"auto"`` goes by it."""
+    if kernel == "auto":
+        kernel = "exact" if cost <= EXACT_KERNEL_VALUES else "rff"
+    elif kernel not in ("exact", "rff"):
+        raise InvalidInput(f"Unknown kernel {kernel!r}: choose 'auto', 'exact' or 'rff'.")
+    if herd_batch == "auto":
+        herd_batch = 1 if kernel == "exact" else 50
+    return Kernel(kernel, bandwidth, positive("rff_dim", rff_dim), positive("herd_batch", herd_batch))
+
+
+def resolve_early_stopping(early_stopping: bool | EarlyStopping) -> EarlyStopping | None:
+    if isinstance(early_stopping, EarlyStopping):
+        return early_stopping
+    if isinstance(early_stopping, (bool, np.bool_)):
+        return EarlyStopping() if early_stopping else None
+    raise InvalidInput(f"early_stopping must be True, False or an EarlyStopping object, got {early_stopping!r}.")
+
+
+def check_bandwidth(bandwidth: str | float) -> str | float:
+    """``"median"`` or σ itself, in the standardised space."""
+    if bandwidth == "median":
+        return bandwidth
+    if isinstance(bandwidth, Real) and not isinstance(bandwidth, bool) and 0 < bandwidth < float("inf"):
+        return float(bandwidth)
+    raise InvalidInput(f"bandwidth must be 'median' or a positive number (σ), got {bandwidth!r}.")
+
+
+def positive(name: str, value: Any) -> int:
+    if isinstance(value, Integral) and not isinstance(value, bool) and value >= 1:
+        return int(value)
+    raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
+
+
+def non_negative(name: str, value: Any) -> int:
+    if isinstance(value, Integral) and not isinstance(value, bool) and value >= 0:
+        return int(value)
+    raise InvalidInput(f"{name} must be a whole number of at least 0, got {value!r}.")

@@ -1,0 +1,81 @@
+"""The selection space: a mixed-type table → a float matrix in which distance means something.
+
+Numeric columns are standardised with the pool's mean and population standard deviation; missing values take
+the mean, that is 0. A categorical column becomes indicator columns of height 1, so that two rows in different
+categories are √2 apart, as far as two independent draws of a standardised numeric column are on average
+(in the square). Rare categories share one indicator when there are many.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+
+from crumb.errors import InvalidInput
+from crumb.table import Rows, TableEncoder
+
+MAX_CATEGORIES = 32  # indicators a column
+MAX_INDICATORS = 256  # indicators in all: the width of the space stays bounded however many columns there are
+DOUBLE_CELLS = 100_000_000  # cells up to which the space is kept in float64 (800 MB), in float32 above
+MISSING = "\0missing"
+
+
+class SelectionSpace:
+    """Fitted on the pool; ``features`` replaces the default by a transformer of the user's own."""
+
+    def __init__(self, features: Any = None):
+        self.features = features
+
+    def fit_transform(self, rows: Rows, encoder: TableEncoder) -> np.ndarray:
+        self.transformer_ = clone(self.features) if self.features is not None else default_transformer(encoder)
+        with warnings.catch_warnings():
+            # An all-missing column has no mean; it becomes a column of zeros, which is what it tells.
+            warnings.filterwarnings("ignore", category=RuntimeWarning)
+            matrix = self.transformer_.fit_transform(rows)
+        self.dtype_ = np.float64 if np.size(matrix) <= DOUBLE_CELLS else np.float32
+        return self._checked(matrix)
+
+    def transform(self, rows: Rows) -> np.ndarray:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Found unknown categories", category=UserWarning)
+            return self._checked(self.transformer_.transform(rows))
+
+    def _checked(self, matrix: Any) -> np.ndarray:
+        matrix = matrix.toarray() if hasattr(matrix, "toarray") else matrix
+        matrix = np.ascontiguousarray(matrix, dtype=self.dtype_)
+        if matrix.ndim != 2 or not np.isfinite(matrix).all():
+            raise InvalidInput(
+                "The selection space must be a finite matrix with one row for each row of the table; "
+                "check the transformer given as features=."
+            )
+        return matrix
+
+
+def default_transformer(encoder: TableEncoder) -> ColumnTransformer:
+    """Standardised numbers and indicators of categories, by position of the column."""
+    categories = encoder.categorical_indices
+    numbers = [index for index in range(len(encoder.columns_)) if index not in set(categories)]
+    each = max(2, min(MAX_CATEGORIES, MAX_INDICATORS // max(1, len(categories))))
+    number = make_pipeline(
+        StandardScaler(), SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True)
+    )
+    category = make_pipeline(
+        FunctionTransformer(as_text),
+        OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=each, sparse_output=False),
+    )
+    return ColumnTransformer([("number", number, numbers), ("category", category, categories)])
+
+
+def as_text(columns: Rows) -> np.ndarray:
+    """Categories by their text, so that mixed types sort and missing values are a category like any other."""
+    frame = pd.DataFrame(columns)
+    text = frame.astype(object).map(str)
+    return text.where(frame.notna(), MISSING).to_numpy(dtype=object)
