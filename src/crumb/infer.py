@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -43,7 +44,9 @@ def infer(
     backend.check_output(output)
     passes = distinct_passes(contexts, labels)
     answers: np.ndarray | None = None
-    with progress_bar(len(passes), "passes", verbose) as advance:
+    with warnings.catch_warnings(), progress_bar(len(passes), "passes", verbose) as advance:
+        # A package that warns about the table warns in every pass; once says it all. Users' own filters come first.
+        warnings.filterwarnings("once", append=True)
         for one, answer in zip(passes, _answers(backend, pool, passes, queries, output), strict=True):
             if answers is None:
                 answers = np.empty((len(labels), *answer.shape[1:]), dtype=answer.dtype)

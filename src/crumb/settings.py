@@ -55,7 +55,7 @@ def resolve_context_size(
         n = positive("context_size", context_size)
         if n > n_pool:
             warnings.warn(
-                f"context_size={n} is larger than the pool: all {n_pool} rows are used.", stacklevel=2
+                f"context_size={n} is larger than the pool: all {n_pool} rows are used.", stacklevel=5
             )
             n = n_pool
     elif isinstance(context_size, Real) and not isinstance(context_size, bool) and 0 < context_size <= 1:
@@ -68,7 +68,7 @@ def resolve_context_size(
     if window is not None and n > window:
         warnings.warn(
             f"context_size gives {n} rows, more than the {window} that the model was made for: {window} are used.",
-            stacklevel=2,
+            stacklevel=5,
         )
         n = window
     return n

@@ -33,12 +33,12 @@ def to_rows(X: Any, *, min_rows: int = 1) -> Rows:
         X = X.to_pandas()  # polars, pyarrow
     if isinstance(X, pd.DataFrame):
         return _check_frame(X, min_rows)
-    if isinstance(X, pd.Series) or np.ndim(X) == 1:
+    array = X if isinstance(X, np.ndarray) else np.asarray(X)
+    if array.ndim == 1:
         raise InvalidInput(
             "Expected a table with rows and columns (a 2D array), got 1D array instead. Reshape your data, "
             "for example with X.reshape(-1, 1), or select columns with a list: frame[['a']]."
         )
-    array = X if isinstance(X, np.ndarray) else np.asarray(X)
     if array.dtype.kind in "OUS":
         numeric = _as_numbers(array)
         if numeric is None:

@@ -1,0 +1,138 @@
+"""Which defaults? Context size, ensemble members, min_per_class and kernel on real tables, embedded network, CPU.
+
+    python benchmarks/defaults.py --datasets ../shared/datasets --out benchmarks/results/defaults.json
+
+One knob moves at a time around the default. Reports mean ROC AUC, log-loss, accuracy and seconds over the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from sklearn.preprocessing import LabelEncoder
+
+from crumb import CrumbClassifier, paper_configuration
+from crumb.files import atomic_write
+
+TABLES = [
+    "kddcup99_10pct_dedup",
+    "nursery",
+    "mammography",
+    "adult",
+    "electricity",
+    "covertype_20k",
+    "pendigits",
+    "higgs_18k",
+    "online_shoppers_intention",
+    "SDSS17_ugriz",
+]
+BASE: dict[str, Any] = {
+    "context_size": 1_000,
+    "n_clusters": 20,
+    "n_estimators": 1,
+    "min_per_class": 1,
+    "kernel": "exact",
+    "device": "cpu",
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "context 250": {"context_size": 250},
+    "context 500": {"context_size": 500},
+    "context 2000": {"context_size": 2_000},
+    "members 2": {"n_estimators": 2},
+    "members 4": {"n_estimators": 4},
+    "min_per_class 0": {"min_per_class": 0},
+    "min_per_class 5": {"min_per_class": 5},
+    "kernel rff 64, batch 50": {"kernel": "rff"},
+    "kernel rff 1024, batch 10": {"kernel": "rff", "rff_dim": 1_024, "herd_batch": 10},
+    "clusters 5": {"n_clusters": 5},
+    "clusters 50": {"n_clusters": 50},
+    "uniform": {"strategy": "uniform", "n_clusters": 1},
+    "micp": {"strategy": "micp"},
+    "paper, n = 1000": {**paper_configuration(), "context_size": 1_000},
+}
+
+
+def load(folder: Path, name: str, pool: int, queries: int, seed: int) -> tuple[pd.DataFrame, ...]:
+    about = {entry["name"]: entry for entry in json.loads((folder / "index.json").read_text())}[name]
+    table = pd.read_parquet(folder / about["file"])
+    table = table[table[about["target"]].notna()].sample(frac=1.0, random_state=seed)
+    y = LabelEncoder().fit_transform(table.pop(about["target"]).astype(str))
+    return table[queries:][:pool], y[queries:][:pool], table[:queries], y[:queries]
+
+
+def score(y: np.ndarray, proba: np.ndarray, classes: np.ndarray, n_classes: int) -> dict[str, float]:
+    full = np.zeros((len(y), n_classes))
+    full[:, classes] = proba
+    clipped = np.clip(full, 1e-6, None)
+    clipped /= clipped.sum(axis=1, keepdims=True)
+    present = np.unique(y)
+    if n_classes == 2:
+        auc = roc_auc_score(y, full[:, 1])
+    else:  # one-vs-rest over the classes that the queries have
+        auc = float(np.mean([roc_auc_score(y == c, full[:, c]) for c in present]))
+    return {
+        "auc": float(auc),
+        "log_loss": float(log_loss(y, clipped, labels=range(n_classes))),
+        "accuracy": float(accuracy_score(y, full.argmax(axis=1))),
+    }
+
+
+def run(folder: Path, name: str, variant: str, seed: int) -> dict[str, Any]:
+    X_pool, y_pool, X, y = load(folder, name, pool=20_000, queries=400, seed=seed)
+    n_classes = int(max(y_pool.max(), y.max())) + 1
+    clf = CrumbClassifier(random_state=seed, **{**BASE, **VARIANTS[variant]}).fit(X_pool, y_pool)
+    started = time.perf_counter()
+    plan = clf.plan(X)
+    planned = time.perf_counter()
+    proba = clf.predict_proba(X, plan=plan)
+    return {
+        "table": name,
+        "variant": variant,
+        "seed": seed,
+        "rows": len(X_pool),
+        **score(y, proba, clf.classes_, n_classes),
+        "plan_s": planned - started,
+        "pass_s": time.perf_counter() - planned,
+        "mmd2": float(np.nanmean(plan.final_mmd2)),
+        "swapped": int(plan.swapped.sum()),
+        "contexts_lacking_a_class": int(
+            sum(len(np.unique(y_pool[context])) < len(clf.classes_) for context in plan.contexts)
+        ),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--datasets", type=Path, default=Path("../shared/datasets"))
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/defaults.json"))
+    parser.add_argument("--variants", nargs="*", default=list(VARIANTS))
+    parser.add_argument("--tables", nargs="*", default=TABLES)
+    parser.add_argument("--seeds", type=int, default=2)
+    options = parser.parse_args()
+    records = []
+    for seed in range(options.seeds):
+        for name in options.tables:
+            for variant in options.variants:
+                records.append(run(options.datasets, name, variant, seed))
+                print({k: round(v, 4) if isinstance(v, float) else v for k, v in records[-1].items()}, flush=True)
+            with atomic_write(options.out) as file:
+                file.write(json.dumps(records, indent=1).encode())
+    print(report(records))
+
+
+def report(records: list[dict[str, Any]]) -> str:
+    frame = pd.DataFrame(records)
+    columns = ["auc", "log_loss", "accuracy", "plan_s", "pass_s", "mmd2"]
+    return frame.groupby("variant", sort=False)[columns].mean().round(4).to_string()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Tiny checkpoints with random weights in the official formats: real networks, milliseconds a pass.
+
+Their answers mean nothing, but they vary with the context and with the query, so two ways of running the same
+network can be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+TINY = {
+    "embed_dim": 16,
+    "col_num_blocks": 1,
+    "col_nhead": 2,
+    "col_num_inds": 8,
+    "row_num_blocks": 1,
+    "row_nhead": 2,
+    "row_num_cls": 2,
+    "icl_num_blocks": 2,
+    "icl_nhead": 2,
+    "ff_factor": 2,
+    "zero_init": False,  # the package's default gives the same answer to every query
+}
+V2 = {
+    "col_affine": False,
+    "col_feature_group": "same",
+    "col_feature_group_size": 3,
+    "col_target_aware": True,
+    "col_ssmax": "qassmax-mlp-elementwise",
+    "icl_ssmax": "qassmax-mlp-elementwise",
+    "row_rope_base": 100_000,
+    "row_rope_interleaved": False,
+    "bias_free_ln": False,
+}
+V1 = {
+    "col_affine": True,
+    "col_feature_group": False,
+    "col_target_aware": False,
+    "col_ssmax": False,
+    "icl_ssmax": False,
+    "row_rope_interleaved": True,
+    "bias_free_ln": False,
+}
+
+
+def write_tabicl(path: Path, config: dict[str, Any], seed: int = 0) -> Path:
+    from tabicl._model.tabicl import TabICL
+
+    torch.manual_seed(seed)
+    network = TabICL(**config)
+    torch.save({"config": config, "state_dict": network.state_dict()}, path)
+    return path
+
+
+def tabicl_v2_classifier(path: Path, seed: int = 0) -> Path:
+    return write_tabicl(path, {"max_classes": 10, **TINY, **V2}, seed)
+
+
+def tabicl_v2_regressor(path: Path, seed: int = 0) -> Path:
+    return write_tabicl(path, {"max_classes": 0, "num_quantiles": 99, **TINY, **V2}, seed)
+
+
+def tabicl_v1_classifier(path: Path, seed: int = 0) -> Path:
+    return write_tabicl(path, {"max_classes": 10, **TINY, **V1}, seed)
+
+
+def without_flags(source: Path, path: Path) -> Path:
+    """The same weights as tabicl 0.1.x wrote them, whose configurations do not name the flags of v1."""
+    content = torch.load(source, weights_only=True)
+    # zero_init came with these flags, and matters only before weights are loaded.
+    content["config"] = {k: v for k, v in content["config"].items() if k not in {*V1, "zero_init"}}
+    torch.save(content, path)
+    return path
+
+
+def tabpfn_classifier(path: Path, seed: int = 0) -> Path:
+    torch.save(_tabpfn(seed, max_num_classes=10), path)
+    return path
+
+
+def tabpfn_regressor(path: Path, seed: int = 0) -> Path:
+    from tabpfn.architectures.shared.bar_distribution import FullSupportBarDistribution
+
+    content = _tabpfn(seed, max_num_classes=0, num_buckets=100)
+    bars = FullSupportBarDistribution(torch.linspace(-4, 4, 101))
+    content["state_dict"].update({f"criterion.{name}": value for name, value in bars.state_dict().items()})
+    torch.save(content, path)
+    return path
+
+
+def _tabpfn(seed: int, **config: Any) -> dict[str, Any]:
+    from tabpfn.architectures import tabpfn_v2
+
+    settings = tabpfn_v2.TabPFNV2Config(
+        emsize=16, features_per_group=2, nhead=2, nlayers=2, seed=42, **config
+    )
+    network = tabpfn_v2.get_architecture(settings)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for weight in network.parameters():
+            if weight.ndim >= 2:  # the last layer starts at zero: a constant answer
+                weight.normal_(std=0.2)
+    return {"state_dict": network.state_dict(), "config": asdict(settings)}

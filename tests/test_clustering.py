@@ -1,0 +1,70 @@
+"""clustering.py: stage 1."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crumb import clustering
+from crumb.clustering import cluster, nearest_centroid
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), k=st.integers(1, 60))
+def test_labels_are_nearest_centroids_and_no_cluster_is_empty(seed: int, k: int) -> None:
+    points = np.random.default_rng(seed).normal(size=(40, 3))
+    labels, centroids = cluster(points, k, seed)
+    distance = ((points[:, None] - centroids[None]) ** 2).sum(axis=2)
+    assert (labels == distance.argmin(axis=1)).all()
+    assert set(labels) == set(range(len(centroids)))
+    assert len(centroids) <= min(k, 40)
+
+
+def test_separated_blobs_are_found() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(4), 25)
+    points = 20 * np.eye(4)[truth] + rng.normal(size=(100, 4))
+    labels, centroids = cluster(points, 4, 0)
+    assert len(centroids) == 4
+    assert all(len(set(labels[truth == group])) == 1 for group in range(4))
+    for group in range(4):
+        np.testing.assert_allclose(centroids[group], points[labels == group].mean(axis=0), atol=1e-8)
+
+
+def test_one_cluster_is_the_mean() -> None:
+    points = np.random.default_rng(0).normal(size=(9, 2))
+    labels, centroids = cluster(points, 1, 0)
+    assert (labels == 0).all()
+    np.testing.assert_allclose(centroids, points.mean(axis=0, keepdims=True))
+
+
+@pytest.mark.parametrize("k", [3, 50])
+def test_duplicate_queries_and_more_clusters_than_points(k: int) -> None:
+    points = np.repeat(np.array([[0.0, 0.0], [1.0, 1.0], [5.0, 5.0]]), 4, axis=0)
+    labels, centroids = cluster(points, k, 0)
+    assert len(centroids) == 3
+    assert [len(set(labels[i : i + 4])) for i in (0, 4, 8)] == [1, 1, 1]
+
+
+def test_as_many_clusters_as_queries_gives_each_its_own() -> None:
+    points = np.random.default_rng(3).normal(size=(30, 4))
+    labels, centroids = cluster(points, 30, 0)
+    assert sorted(labels) == list(range(30))
+    np.testing.assert_allclose(centroids[labels], points, atol=1e-12)
+
+
+def test_same_seed_same_clusters() -> None:
+    points = np.random.default_rng(0).normal(size=(500, 5))
+    first, again, other = (cluster(points, 10, seed)[0] for seed in (1, 1, 2))
+    assert (first == again).all()
+    assert (first != other).any()
+
+
+def test_very_large_problems_use_mini_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clustering, "LLOYD_CELLS", 100)
+    points = np.random.default_rng(0).normal(size=(500, 2))
+    labels, centroids = cluster(points, 5, 0)
+    assert (labels == nearest_centroid(points, centroids)).all()
+    assert 1 < len(centroids) <= 5

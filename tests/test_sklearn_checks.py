@@ -1,0 +1,66 @@
+"""scikit-learn's own estimator checks, on the embedded network.
+
+CRUMB chooses clusters and contexts for the batch of queries that it is given, so a row's answer depends on the rows
+beside it. The two checks that forbid this are declared for the estimators as they are, and pass with a frozen plan.
+"""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from crumb import CrumbClassifier, CrumbRegressor
+
+TRANSDUCTIVE = "clusters and contexts are chosen for the batch of queries; a frozen plan makes answers row-wise"
+BY_NATURE = {
+    "check_methods_subset_invariance": TRANSDUCTIVE,
+    "check_methods_sample_order_invariance": TRANSDUCTIVE,
+}
+
+# Small budgets and few clusters: contexts must drop rows for the checks to mean anything.
+SMALL = {"context_size": 20, "n_clusters": 3, "device": "cpu"}
+
+
+class FrozenClassifier(CrumbClassifier):
+    """Plans for the pool's own rows once, at fit, and answers every row by that plan."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+        self._frozen = super().plan(X)
+        return self
+
+    def predict(self, X):
+        return super().predict(X, plan=getattr(self, "_frozen", None))
+
+    def predict_proba(self, X, plan=None):
+        return super().predict_proba(X, plan=plan or getattr(self, "_frozen", None))
+
+
+class FrozenRegressor(CrumbRegressor):
+    def fit(self, X, y):
+        super().fit(X, y)
+        self._frozen = super().plan(X)
+        return self
+
+    def predict(self, X):
+        return super().predict(X, plan=getattr(self, "_frozen", None))
+
+
+@parametrize_with_checks(
+    [CrumbClassifier(**SMALL), CrumbRegressor(**SMALL)], expected_failed_checks=lambda estimator: BY_NATURE
+)
+def test_the_estimators_pass_what_can_be_passed(estimator, check) -> None:
+    check(estimator)
+
+
+@parametrize_with_checks([FrozenClassifier(**SMALL), FrozenRegressor(**SMALL)])
+def test_with_a_frozen_plan_every_check_passes(estimator, check) -> None:
+    check(estimator)
+
+
+def test_the_declared_checks_do_fail() -> None:
+    """A declaration that is no longer needed would hide a regression."""
+    from sklearn.utils.estimator_checks import check_methods_subset_invariance
+
+    with pytest.raises(AssertionError):
+        check_methods_subset_invariance("CrumbRegressor", CrumbRegressor(context_size=5, n_clusters=3))
