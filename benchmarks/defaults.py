@@ -1,8 +1,10 @@
-"""Which defaults? Context size, ensemble members, min_per_class and kernel on real tables, embedded network, CPU.
+"""Which defaults? Context size, members, min_per_class, kernel and clusters on real tables, embedded network.
 
-    python benchmarks/defaults.py --datasets ../shared/datasets --out benchmarks/results/defaults.json
+    python benchmarks/defaults.py --datasets ../shared/datasets --device cuda --jobs 6
+    python benchmarks/defaults.py --device cpu --tables adult pendigits --seeds 1 --out benchmarks/results/defaults-cpu.json
 
-One knob moves at a time around the default. Reports mean ROC AUC, log-loss, accuracy and seconds over the tables.
+One knob moves at a time around the default. Reports mean ROC AUC, log-loss, accuracy and seconds over the tables;
+seconds mean something only with ``--jobs 1``.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from sklearn.preprocessing import LabelEncoder
 
@@ -32,6 +35,10 @@ TABLES = [
     "higgs_18k",
     "online_shoppers_intention",
     "SDSS17_ugriz",
+    "Bank_Customer_Churn",
+    "jm1",
+    "eeg-eye-state",
+    "page-blocks",
 ]
 BASE: dict[str, Any] = {
     "context_size": 1_000,
@@ -39,7 +46,6 @@ BASE: dict[str, Any] = {
     "n_estimators": 1,
     "min_per_class": 1,
     "kernel": "exact",
-    "device": "cpu",
 }
 VARIANTS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -85,10 +91,11 @@ def score(y: np.ndarray, proba: np.ndarray, classes: np.ndarray, n_classes: int)
     }
 
 
-def run(folder: Path, name: str, variant: str, seed: int) -> dict[str, Any]:
+def run(folder: Path, name: str, variant: str, seed: int, device: str) -> dict[str, Any]:
     X_pool, y_pool, X, y = load(folder, name, pool=20_000, queries=400, seed=seed)
     n_classes = int(max(y_pool.max(), y.max())) + 1
-    clf = CrumbClassifier(random_state=seed, **{**BASE, **VARIANTS[variant]}).fit(X_pool, y_pool)
+    settings = {**BASE, **VARIANTS[variant]}
+    clf = CrumbClassifier(random_state=seed, device=device, **settings).fit(X_pool, y_pool)
     started = time.perf_counter()
     plan = clf.plan(X)
     planned = time.perf_counter()
@@ -115,16 +122,22 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/defaults.json"))
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS))
     parser.add_argument("--tables", nargs="*", default=TABLES)
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    records = []
-    for seed in range(options.seeds):
-        for name in options.tables:
-            for variant in options.variants:
-                records.append(run(options.datasets, name, variant, seed))
-                print({k: round(v, 4) if isinstance(v, float) else v for k, v in records[-1].items()}, flush=True)
-            with atomic_write(options.out) as file:
-                file.write(json.dumps(records, indent=1).encode())
+    runs = [
+        delayed(run)(options.datasets, name, variant, seed, options.device)
+        for seed in range(options.seeds)
+        for name in options.tables
+        for variant in options.variants
+    ]
+    records: list[dict[str, Any]] = []
+    for record in Parallel(n_jobs=options.jobs, return_as="generator")(runs):
+        records.append(record)
+        print({k: round(v, 4) if isinstance(v, float) else v for k, v in record.items()}, flush=True)
+        with atomic_write(options.out) as file:
+            file.write(json.dumps(records, indent=1).encode())
     print(report(records))
 
 

@@ -71,7 +71,7 @@ def tabicl_v1_classifier(path: Path, seed: int = 0) -> Path:
 def without_flags(source: Path, path: Path) -> Path:
     """The same weights as tabicl 0.1.x wrote them, whose configurations do not name the flags of v1."""
     content = torch.load(source, weights_only=True)
-    # zero_init came with these flags, and matters only before weights are loaded.
+    # Nor zero_init, which matters only before weights are loaded.
     content["config"] = {k: v for k, v in content["config"].items() if k not in {*V1, "zero_init"}}
     torch.save(content, path)
     return path
@@ -95,13 +95,16 @@ def tabpfn_regressor(path: Path, seed: int = 0) -> Path:
 def _tabpfn(seed: int, **config: Any) -> dict[str, Any]:
     from tabpfn.architectures import tabpfn_v2
 
-    settings = tabpfn_v2.TabPFNV2Config(
-        emsize=16, features_per_group=2, nhead=2, nlayers=2, seed=42, **config
-    )
-    network = tabpfn_v2.get_architecture(settings)
+    settings = tabpfn_v2.TabPFNV2Config(emsize=16, features_per_group=2, nhead=2, nlayers=2, seed=42, **config)
+    network = randomised(tabpfn_v2.get_architecture(settings), seed)
+    return {"state_dict": network.state_dict(), "config": asdict(settings)}
+
+
+def randomised(network: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
+    """A new network of tabpfn ends in a layer of zeros, which gives the same answer to every query."""
     torch.manual_seed(seed)
     with torch.no_grad():
         for weight in network.parameters():
-            if weight.ndim >= 2:  # the last layer starts at zero: a constant answer
+            if weight.ndim >= 2:
                 weight.normal_(std=0.2)
-    return {"state_dict": network.state_dict(), "config": asdict(settings)}
+    return network

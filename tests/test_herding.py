@@ -33,9 +33,7 @@ def features(d: int, dim: int, sigma: float) -> RandomFourierFeatures:
     return RandomFourierFeatures.draw(d, dim, sigma, np.random.default_rng(7))
 
 
-def approximate(
-    pool: np.ndarray, queries: np.ndarray, labels: np.ndarray, sigma: float, dim: int = 64
-) -> RffObjective:
+def approximate(pool: np.ndarray, queries: np.ndarray, labels: np.ndarray, sigma: float, dim: int = 64) -> RffObjective:
     tensors = (torch.from_numpy(array) for array in (pool, queries, labels))
     return RffObjective(features(pool.shape[1], dim, sigma), *tensors, int(labels.max()) + 1)
 

@@ -169,7 +169,10 @@ def test_the_registry_has_the_seven_and_takes_more() -> None:
 
         def select(self, problem: Problem) -> Selection:
             return Selection(
-                np.zeros(len(problem.queries), dtype=int), problem.pool[:1], [np.arange(problem.n)], ["budget"]
+                np.zeros(len(problem.queries), dtype=int),
+                problem.pool[:1],
+                [np.arange(problem.n)],
+                ["budget"],
             )
 
     try:

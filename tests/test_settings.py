@@ -25,9 +25,8 @@ def test_context_size_is_a_count_or_a_share(given, n: int) -> None:
     assert resolve_context_size(given, 1_000) == n
 
 
-def test_auto_is_larger_on_a_gpu_and_never_more_than_the_pool() -> None:
+def test_auto_is_a_thousand_and_never_more_than_the_pool() -> None:
     assert resolve_context_size("auto", 10**6) == 1_000
-    assert resolve_context_size("auto", 10**6, device="cuda") == 5_000
     assert resolve_context_size("auto", 300) == 300
 
 

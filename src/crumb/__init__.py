@@ -29,7 +29,24 @@ _HOME = {
     "CrumbError": "crumb.errors",
 }
 
-__all__ = ["__version__", *_HOME]
+__all__ = [
+    "KNN",
+    "MICP",
+    "MMD",
+    "CentroidNN",
+    "CrumbClassifier",
+    "CrumbError",
+    "CrumbRegressor",
+    "EarlyStopping",
+    "Full",
+    "Plan",
+    "Uniform",
+    "VoronoiUniform",
+    "__version__",
+    "load",
+    "paper_configuration",
+    "select_contexts",
+]
 
 if TYPE_CHECKING:
     from crumb.errors import CrumbError

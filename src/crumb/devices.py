@@ -1,10 +1,6 @@
-"""Where the work runs: device and threads."""
+"""Where the work runs."""
 
 from __future__ import annotations
-
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from crumb.errors import InvalidInput
 
@@ -23,22 +19,3 @@ def resolve_device(device: str) -> str:
     if not there[device.partition(":")[0]]:
         raise InvalidInput(f"The device {device!r} is not available on this machine: use device='cpu' or 'auto'.")
     return device
-
-
-@contextmanager
-def torch_threads(n_jobs: int | None) -> Iterator[None]:
-    """Run with as many torch threads as ``n_jobs`` says (None: as torch pleases; −1: all cores)."""
-    if n_jobs is None:
-        yield
-        return
-    if not isinstance(n_jobs, int) or n_jobs == 0:
-        raise InvalidInput(f"n_jobs must be a whole number other than 0, or None; got {n_jobs!r}.")
-    import torch
-
-    cores = os.cpu_count() or 1
-    before = torch.get_num_threads()
-    torch.set_num_threads(min(cores, n_jobs) if n_jobs > 0 else max(1, cores + 1 + n_jobs))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

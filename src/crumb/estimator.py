@@ -227,7 +227,7 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     n_clusters : int, None or "auto", default="auto"
         K, the clusters of queries. ``"auto"``: 20, and 1 for ``"uniform"``. 1 or None: no clustering.
     context_size : int, float or "auto", default="auto"
-        The context budget n: rows, or a share of the pool. ``"auto"``: 1,000 on a CPU, 5,000 on a GPU.
+        The context budget n: rows, or a share of the pool. ``"auto"``: 1,000.
     kernel : {"auto", "exact", "rff"}, default="auto"
         The RBF kernel itself or its random Fourier features. ``"auto"``: exact while that takes seconds.
     rff_dim : int, default=64
@@ -273,8 +273,8 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         return self
 
     def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
-        check_classification_targets(labels)
         try:
+            check_classification_targets(labels)
             self.classes_, codes = np.unique(labels, return_inverse=True)
         except TypeError as error:
             raise InvalidInput("Labels of different types (text and numbers) cannot be mixed.") from error

@@ -49,7 +49,10 @@ def write_archive(
 ) -> None:
     """Write ``about.json``, one ``.npy`` an array and the given files into one zip."""
     text = json.dumps({"format": kind, "version": version, **about}, indent=1, allow_nan=False)
-    with atomic_write(path) as target, zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with (
+        atomic_write(path) as target,
+        zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+    ):
         archive.writestr("about.json", text)
         for name, array in arrays.items():
             buffer = io.BytesIO()

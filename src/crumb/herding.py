@@ -16,6 +16,8 @@ from torch import Tensor
 
 from crumb.errors import InvalidInput
 from crumb.objective import Objective
+from crumb.parallel import MapBlocks
+
 
 @dataclass(frozen=True)
 class EarlyStopping:
@@ -52,6 +54,7 @@ def herd(
     n: int,
     batch: int = 1,
     early_stopping: EarlyStopping | None = None,
+    map_blocks: MapBlocks = map,
     progress: Callable[[int], object] = lambda chosen: None,
 ) -> list[Herded]:
     """Choose at most ``n`` rows for each cluster, the ``batch`` best-scoring ones a round."""
@@ -63,7 +66,7 @@ def herd(
     watch = _Watch(early_stopping, n, objective.n_clusters)
     t = 0
     while t < budget and len(active):
-        chosen = _best(objective, min(batch, budget - t), t)  # (A, B)
+        chosen = _best(objective, min(batch, budget - t), t, map_blocks)  # (A, B)
         values = objective.add(chosen, t).double().cpu().numpy()
         taken = slice(t, t + chosen.shape[1])
         indices[active, taken], mmd2[active, taken] = chosen.cpu().numpy(), values
@@ -77,23 +80,23 @@ def herd(
     ended = "budget" if n <= objective.n_pool else "pool exhausted"
     stopped = np.isin(np.arange(len(sizes)), active, invert=True)
     return [
-        Herded(indices[k, :size], mmd2[k, :size], "converged" if stopped[k] else ended)
-        for k, size in enumerate(sizes)
+        Herded(indices[k, :size], mmd2[k, :size], "converged" if stopped[k] else ended) for k, size in enumerate(sizes)
     ]
 
 
-def _best(objective: Objective, count: int, t: int) -> Tensor:
+def _best(objective: Objective, count: int, t: int, map_blocks: MapBlocks) -> Tensor:
     """The ``count`` lowest scores of every cluster over the whole pool: (A, count) rows."""
-    values, indices = [], []
     step = max(count, objective.block_rows)
-    for start in range(0, objective.n_pool, step):
+
+    def best_of_block(start: int) -> tuple[Tensor, Tensor]:
         scores = objective.scores(slice(start, start + step), t)
         if count == 1:
             lowest, where = scores.min(1, keepdim=True)
         else:
             lowest, where = scores.topk(min(count, scores.shape[1]), dim=1, largest=False)
-        values.append(lowest)
-        indices.append(where + start)
+        return lowest, where + start
+
+    values, indices = zip(*map_blocks(best_of_block, range(0, objective.n_pool, step)), strict=True)
     order = torch.cat(values, 1).sort(dim=1, stable=True).indices[:, :count]
     return torch.cat(indices, 1).gather(1, order)
 

@@ -45,7 +45,7 @@ def infer(
     passes = distinct_passes(contexts, labels)
     answers: np.ndarray | None = None
     with warnings.catch_warnings(), progress_bar(len(passes), "passes", verbose) as advance:
-        # A package that warns about the table warns in every pass; once says it all. Users' own filters come first.
+        # A package that warns about the table warns in every pass; once says it all. Users' filters come first.
         warnings.filterwarnings("once", append=True)
         for one, answer in zip(passes, _answers(backend, pool, passes, queries, output), strict=True):
             if answers is None:
@@ -69,18 +69,18 @@ def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass
     return [Pass(context, np.sort(np.concatenate(members))) for context, members in shared.values()]
 
 
-def _answers(
-    backend: Backend, pool: Pool, passes: list[Pass], queries: Rows, output: Output
-) -> Iterator[np.ndarray]:
-    """One answer a pass, in order; contexts that need no network are answered on the spot."""
-    asked = [one for one in passes if not _is_trivial(pool.y[one.context], pool.n_classes)]
-    network = iter(backend.predict_contexts((_task(pool, one, queries) for one in asked), output))
-    for one in passes:
+def _answers(backend: Backend, pool: Pool, passes: list[Pass], queries: Rows, output: Output) -> Iterator[np.ndarray]:
+    """One answer a pass, in order; contexts that teach nothing are answered without the model."""
+    asked = [_teaches(backend, pool, one.context) for one in passes]
+    tasks = (_task(pool, one, queries) for one, ask in zip(passes, asked, strict=True) if ask)
+    answers = iter(backend.predict_contexts(tasks, output))
+    for one, ask in zip(passes, asked, strict=True):
         y = pool.y[one.context]
-        if _is_trivial(y, pool.n_classes):
-            yield _constant(y[0], len(one.queries), pool.n_classes, output)
+        if ask:
+            yield _globally(next(answers), y, pool.n_classes, output)
         else:
-            yield _globally(next(network), y, pool.n_classes, output)
+            answer = _marginal(y, pool.n_classes, output)
+            yield np.broadcast_to(answer, (len(one.queries), *answer.shape))
 
 
 def _task(pool: Pool, one: Pass, queries: Rows) -> ContextTask:
@@ -90,19 +90,27 @@ def _task(pool: Pool, one: Pass, queries: Rows) -> ContextTask:
     return ContextTask(_take(pool.rows, one.context), y, _take(queries, one.queries))
 
 
-def _is_trivial(y: np.ndarray, n_classes: int | None) -> bool:
-    """A context of one class has one answer, and so has a regression context of one row."""
-    return len(y) == 1 or (n_classes is not None and bool((y == y[0]).all()))
+def _teaches(backend: Backend, pool: Pool, context: np.ndarray) -> bool:
+    """Whether a context has two different labels, and two different rows to tell them by.
+
+    Without them there is nothing to learn: TabPFN and many scikit-learn estimators refuse such a context, and
+    TabICL answers with noise.
+    """
+    y = pool.y[context]
+    if not (y != y[0]).any():
+        return False
+    columns = (_column(pool.rows, context, j) for j in range(pool.rows.shape[1]))
+    return any(column.nunique(dropna=not backend.missing_is_a_value) > 1 for column in columns)
 
 
-def _constant(value: float, size: int, n_classes: int | None, output: Output) -> np.ndarray:
+def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarray:
+    """What the labels alone say: the answer to every query of a context that teaches nothing else."""
+    if n_classes is not None:
+        counts = np.bincount(y, minlength=n_classes)
+        return counts / len(y) if output.kind == "proba" else np.asarray(counts.argmax())
     if output.kind == "quantiles":
-        return np.full((size, len(output.quantiles)), value)
-    if output.kind != "proba":
-        return np.full(size, value)
-    proba = np.zeros((size, n_classes or 0))
-    proba[:, int(value)] = 1.0
-    return proba
+        return np.quantile(y, output.quantiles)
+    return np.asarray(np.median(y) if output.kind == "median" else y.mean())
 
 
 def _globally(answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarray:
@@ -118,4 +126,11 @@ def _globally(answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: 
 
 
 def _take(rows: Rows, index: np.ndarray) -> Rows:
-    return rows.iloc[index].reset_index(drop=True) if isinstance(rows, pd.DataFrame) else rows[index]
+    if isinstance(rows, np.ndarray):
+        return rows[index]
+    # NaN, since the encoders of tabicl and scikit-learn take None for a category like any other.
+    return rows.iloc[index].reset_index(drop=True).fillna(np.nan)
+
+
+def _column(rows: Rows, index: np.ndarray, j: int) -> pd.Series:
+    return pd.Series(rows[index, j]) if isinstance(rows, np.ndarray) else rows.iloc[index, j]

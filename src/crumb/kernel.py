@@ -37,15 +37,29 @@ def median_bandwidth(pool: np.ndarray, rng: np.random.Generator) -> float:
     return sigma if sigma > 0 else 1.0
 
 
+def norms(x: Tensor) -> Tensor:
+    """‖x‖² of each row."""
+    return (x * x).sum(-1)
+
+
 @dataclass(frozen=True)
 class Rbf:
     """κ(x, z) = exp(−‖x − z‖² / 2σ²)."""
 
     sigma: float
 
-    def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        """Kernel values of all pairs: (n, d), (m, d) → (n, m)."""
-        squared = torch.addmm((a * a).sum(1)[:, None] + (b * b).sum(1)[None, :], a, b.T, alpha=-2.0)
+    def __call__(self, a: Tensor, b: Tensor, b_norms: Tensor | None = None) -> Tensor:
+        """Kernel values of all pairs: (n, d), (m, d) → (n, m). ``b_norms``: ‖b‖² (m,), if it is known."""
+        b_norms = norms(b) if b_norms is None else b_norms
+        squared = torch.addmm(norms(a)[:, None] + b_norms[None, :], a, b.T, alpha=-2.0)
+        return self._of_squared(squared)
+
+    def grams(self, batches: Tensor) -> Tensor:
+        """Kernel values within each of several small batches: (A, B, d) → (A, B, B)."""
+        size = norms(batches)
+        return self._of_squared(torch.baddbmm(size[:, :, None] + size[:, None, :], batches, batches.mT, alpha=-2.0))
+
+    def _of_squared(self, squared: Tensor) -> Tensor:
         # Rounding can leave a tiny negative squared distance; the kernel never exceeds 1.
         return squared.clamp_(min=0.0).mul_(-0.5 / self.sigma**2).exp_()
 
@@ -67,8 +81,7 @@ class Rbf:
         cross = torch.cat([self(context[start : start + rows], queries).mean(1) for start in starts])
         # Adding row t to a set adds its own kernel value (1) once and those with the earlier rows twice.
         earlier = [
-            torch.tril(self(context[start : start + rows], context), diagonal=start - 1).sum(1)
-            for start in starts
+            torch.tril(self(context[start : start + rows], context), diagonal=start - 1).sum(1) for start in starts
         ]
         growth = 2 * torch.cat(earlier) + 1.0
         return self.mean(queries, queries) - 2 * cross.cumsum(0) / size + growth.cumsum(0) / size**2

@@ -4,7 +4,7 @@ An objective knows K clusters of queries and a pool of N rows. ``scores`` reads 
 clusters together; ``add`` takes one batch of chosen rows for each cluster and tells the MMD² after each of
 them. Chosen rows score +∞ from then on. ``keep`` drops clusters that have stopped.
 
-Shapes: A clusters still at work, N pool rows, T queries, B rows a batch, D random features.
+Shapes: A clusters still at work, N pool rows, T queries, B rows a batch, D random features, b rows a block.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from crumb.kernel import BLOCK_CELLS, RandomFourierFeatures, Rbf
-
+from crumb.kernel import BLOCK_CELLS, RandomFourierFeatures, Rbf, norms
+from crumb.parallel import MapBlocks
 
 CACHE_CELLS = 1 << 18  # scores a block on a CPU: two such arrays stay in its cache
 GPU_CELLS = 1 << 26  # scores a block on a GPU, which wants few and large blocks
@@ -47,10 +47,18 @@ def cluster_sums(values: Tensor, labels: Tensor, n_clusters: int) -> Tensor:
 class ExactObjective:
     """The RBF kernel itself: one kernel value for each pool row and chosen row."""
 
-    def __init__(self, kernel: Rbf, pool: Tensor, queries: Tensor, labels: Tensor, n_clusters: int):
-        self.kernel, self.pool = kernel, pool  # (N, d)
+    def __init__(
+        self,
+        kernel: Rbf,
+        pool: Tensor,
+        queries: Tensor,
+        labels: Tensor,
+        n_clusters: int,
+        map_blocks: MapBlocks = map,
+    ):
+        self.kernel, self.pool, self.norms = kernel, pool, norms(pool)  # (N, d), (N,)
         self.n_pool, self.n_clusters = len(pool), n_clusters
-        self.cross = self._cross_terms(queries, labels)  # (A, N), −∞ once a row is taken
+        self.cross = self._cross_terms(queries, labels, map_blocks)  # (A, N), −∞ once a row is taken
         self.within = torch.stack(
             [kernel.mean(members, members) for members in _by_cluster(queries, labels, n_clusters)]
         )  # (A,)  mean κ among the queries of a cluster
@@ -59,32 +67,33 @@ class ExactObjective:
         self.cross_sum = pool.new_zeros(n_clusters)
         self.gram_sum = pool.new_zeros(n_clusters)
 
+    def _cross_terms(self, queries: Tensor, labels: Tensor, map_blocks: MapBlocks) -> Tensor:
+        sizes = torch.bincount(labels, minlength=self.n_clusters).to(queries)
+        step = max(1, BLOCK_CELLS // len(queries))
+
+        def block(start: int) -> Tensor:
+            rows = slice(start, start + step)
+            values = self.kernel(queries, self.pool[rows], self.norms[rows])  # (T, b)
+            return cluster_sums(values, labels, self.n_clusters) / sizes[:, None]
+
+        return torch.cat(list(map_blocks(block, range(0, self.n_pool, step))), dim=1)
+
     @property
     def block_rows(self) -> int:
         """Pool rows a block: as many as the cache takes, and no more than a batch of kernels may."""
         return min(_cells(self.pool) // self.n_clusters, BLOCK_CELLS // max(1, self.latest.numel())) + 1
 
-    def _cross_terms(self, queries: Tensor, labels: Tensor) -> Tensor:
-        sizes = torch.bincount(labels, minlength=self.n_clusters).to(queries)
-        cross = queries.new_empty(self.n_clusters, self.n_pool)
-        step = max(1, BLOCK_CELLS // len(queries))
-        for start in range(0, self.n_pool, step):
-            rows = slice(start, start + step)
-            values = self.kernel(queries, self.pool[rows])  # (T, b)
-            cross[:, rows] = cluster_sums(values, labels, self.n_clusters) / sizes[:, None]
-        return cross
-
     def scores(self, rows: slice, t: int) -> Tensor:
         """(A, b) scores of a block at size t; its running sums first catch up with the latest batch."""
         if self.latest.shape[1]:
-            values = self.kernel(self.pool[self.latest.flatten()], self.pool[rows])  # (A·B, b)
-            self.redundancy[:, rows] += values.view(*self.latest.shape, -1).sum(1)
+            values = self.kernel(self.pool[self.latest.flatten()], self.pool[rows], self.norms[rows])
+            self.redundancy[:, rows] += values.view(*self.latest.shape, -1).sum(1)  # (A, B, b) → (A, b)
         return torch.add(self.cross[:, rows] * -2.0, self.redundancy[:, rows], alpha=2.0 / (t + 1))
 
     def add(self, chosen: Tensor, t: int) -> Tensor:
         """Take (A, B) rows at size t; (A, B) values of MMD² after each of them."""
         points = self.pool[chosen]  # (A, B, d)
-        gram = torch.stack([self.kernel(batch, batch) for batch in points])  # (A, B, B)
+        gram = self.kernel.grams(points)  # (A, B, B)
         growth = 2 * (self.redundancy.gather(1, chosen) + torch.tril(gram, diagonal=-1).sum(2)) + 1.0
         cross = self.cross_sum[:, None] + self.cross.gather(1, chosen).cumsum(1)
         grams = self.gram_sum[:, None] + growth.cumsum(1)
@@ -103,11 +112,19 @@ class RffObjective:
     """Random Fourier features: the scores of all clusters are one matrix product a round."""
 
     def __init__(
-        self, features: RandomFourierFeatures, pool: Tensor, queries: Tensor, labels: Tensor, n_clusters: int
+        self,
+        features: RandomFourierFeatures,
+        pool: Tensor,
+        queries: Tensor,
+        labels: Tensor,
+        n_clusters: int,
+        map_blocks: MapBlocks = map,
     ):
         self.n_pool, self.n_clusters = len(pool), n_clusters
         step = max(1, BLOCK_CELLS // len(features.phase))
-        self.embedded = torch.cat([features(block) for block in pool.split(step)])  # (N, D)
+        starts = range(0, self.n_pool, step)
+        embedded = map_blocks(lambda start: features(pool[start : start + step]), starts)
+        self.embedded = torch.cat(list(embedded))  # (N, D)
         target = sum(
             cluster_sums(features(block), marks, n_clusters)
             for block, marks in zip(queries.split(step), labels.split(step), strict=True)

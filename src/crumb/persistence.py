@@ -30,15 +30,17 @@ KINDS = {"classification": CrumbClassifier, "regression": CrumbRegressor}
 
 def save(estimator: Any, path: str | Path) -> None:
     """What ``CrumbClassifier.save`` and ``CrumbRegressor.save`` do."""
+    params = _portable_params(estimator)
     rows, arrays, files = estimator._pool.rows, {"y": estimator._pool.y}, {}
     about = {
         "task": estimator._task,
-        "params": _portable_params(estimator),
-        "model_sha256": checksum(estimator._backend.path),
+        "params": params,
+        "model_sha256": _model_checksum(estimator),
         "fingerprint": estimator._fingerprint,
     }
     if isinstance(rows, pd.DataFrame):
         about["columns"] = _portable_names(rows.columns)
+        about["kinds"] = estimator._encoder.kinds_
         buffer = io.BytesIO()
         numbered = rows.set_axis([str(i) for i in range(rows.shape[1])], axis=1)
         numbered.to_parquet(buffer, index=False)
@@ -59,14 +61,14 @@ def load(path: str | Path) -> Any:
         if about["task"] == "classification":
             y = np.array(about["classes"], dtype=np.dtype(about["class_dtype"]))[y]
         if "pool.parquet" in files:
-            rows = pd.read_parquet(io.BytesIO(files["pool.parquet"])).set_axis(about["columns"], axis=1)
+            rows = _read_frame(files["pool.parquet"], about["columns"], about["kinds"])
         else:
             rows = arrays["pool"]
         estimator = KINDS[about["task"]](**_live_params(params))
     except KeyError as error:
         raise PlanMismatch(f"{path} is incomplete: it has no {error}.") from error
     estimator.fit(rows, y)
-    if checksum(estimator._backend.path) != about["model_sha256"]:
+    if _model_checksum(estimator) != about["model_sha256"]:
         raise PlanMismatch(
             f"{path} was saved with other weights of the model {params['model']!r} than those on this machine."
         )
@@ -77,7 +79,7 @@ def load(path: str | Path) -> Any:
 
 def _portable_params(estimator: Any) -> dict[str, Any]:
     params = estimator.get_params(deep=False)
-    if not hasattr(estimator._backend, "path") or not isinstance(params["model"], (str, os.PathLike)):
+    if not isinstance(params["model"], (str, os.PathLike)):
         raise InvalidInput(
             "A model given as an estimator cannot be saved without pickle: use joblib.dump for files that stay "
             "with you, or give the model by name or path."
@@ -97,12 +99,17 @@ def _portable_params(estimator: Any) -> dict[str, Any]:
     if params["categorical_features"] is not None:
         params["categorical_features"] = np.asarray(params["categorical_features"], dtype=object).ravel().tolist()
     params = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
-    for name, value in params.items():
-        try:
-            json.dumps(value)
-        except TypeError:
-            raise InvalidInput(f"{name}={value!r} cannot be written to a file without pickle.") from None
+    try:
+        json.dumps(params)
+    except TypeError as error:
+        raise InvalidInput(f"These settings cannot be written to a file without pickle: {error}.") from error
     return params
+
+
+def _model_checksum(estimator: Any) -> str:
+    path = estimator._backend.path
+    assert path is not None, "a model that is no file is refused before it comes to this"
+    return checksum(path)
 
 
 def _live_params(params: dict[str, Any]) -> dict[str, Any]:
@@ -113,6 +120,13 @@ def _live_params(params: dict[str, Any]) -> dict[str, Any]:
     if isinstance(params["early_stopping"], dict):
         params["early_stopping"] = EarlyStopping(**params["early_stopping"])
     return params
+
+
+def _read_frame(parquet: bytes, columns: list[Any], kinds: list[str]) -> pd.DataFrame:
+    """Parquet forgets that a column of numbers was a category."""
+    frame = pd.read_parquet(io.BytesIO(parquet))
+    categories = {name: "category" for name, kind in zip(frame.columns, kinds, strict=True) if kind == "category"}
+    return frame.astype(categories).set_axis(columns, axis=1)
 
 
 def _portable_names(columns: pd.Index) -> list[str | int]:

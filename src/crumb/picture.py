@@ -1,6 +1,6 @@
 """Pictures of plans: where the context of a cluster lies, how its MMD² fell, how strategies differ.
 
-Everything is drawn on a ``Figure`` of its own, never through pyplot: no window opens, no global state changes.
+Everything is drawn on a ``Figure`` of its own, never through pyplot: no window, no global state.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ POOL, QUERIES, CONTEXT, INK = "#c3c9d3", "#2166ac", "#e6730f", "#333a45"
 FITTED_ROWS = 5_000  # pool rows behind the two axes
 DRAWN_ROWS = 3_000  # more points than that only blacken the paper
 DRAWN_TRACES = 200
+ROUNDING = 1e-12  # an MMD² below this is noise
 KERNEL_VALUES = 500_000_000  # spent on the exact MMD² of one context before it is left unmeasured
 
 
 def draw_plan(
     plan: Plan, pool: Any = None, queries: Any = None, cluster: int | None = None, path: Any = None
 ) -> Figure:
-    """The context of one cluster (the largest by default) among pool and queries, and the MMD² of all clusters."""
+    """The context of one cluster (by default the largest) among pool and queries, and the MMD² of all."""
     shown = largest_cluster(plan) if cluster is None else _checked_cluster(plan, cluster)
     with_points = pool is not None and queries is not None
     figure = new_figure(11 if with_points else 6, 4.6)
@@ -47,29 +48,29 @@ def draw_plan(
     return finish(figure, path)
 
 
-def draw_comparison(
-    plans: Mapping[str, Plan], pool: Any, queries: Any, query_members: Any, path: Any = None
-) -> Figure:
+def draw_comparison(plans: Mapping[str, Plan], pool: Any, queries: Any, query_members: Any, path: Any = None) -> Figure:
     """One group of queries (a mask or row numbers) and the context that it gets under each strategy."""
-    members = np.zeros(len(queries), dtype=bool)
+    for plan in plans.values():
+        pool, queries = _points(plan, pool, queries)
+    plane, members = flatten(pool), np.zeros(len(queries), dtype=bool)
     members[query_members] = True
-    columns = min(len(plans), 4)
-    rows = -(-len(plans) // columns)
+    rows = -(-len(plans) // 4)
+    columns = -(-len(plans) // rows)
     figure = new_figure(3.5 * columns + 0.3, 3.7 * rows + 0.7)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
     for panel, (name, plan) in zip(panels, plans.items(), strict=False):
-        pool, queries = _points(plan, pool, queries)
         own = serving_cluster(plan, members)
-        scatter(panel, flatten(pool), pool, queries, members, plan.contexts[own], axis_names=False)
+        scatter(panel, plane, pool, queries, members, plan.contexts[own], axis_names=False)
         mmd2 = group_mmd2(plan, pool, queries, [members])[0]
         value = f"MMD² = {mmd2:.2g}" if np.isfinite(mmd2) else "MMD² not measured"
-        panel.set_title(f"{name}\n{value} · {len(plan.contexts[own]):,} rows")
+        panel.set_title(f"{'mmd (CRUMB)' if name == 'mmd' else name}\n{value} · {len(plan.contexts[own]):,} rows")
     for panel in panels[len(plans) :]:
         panel.set_axis_off()
-    _set_limits(panels[0], flatten(pool), pool, [queries[members]])
-    figure.suptitle(f"{members.sum():,} queries of one cluster, and the context that they get", color=INK)
+    _set_limits(panels[0], plane, pool, [queries[members]])
+    figure.suptitle(f"{members.sum():,} queries of one cluster, and the context that they get", color=INK, fontsize=11)
     handles, names = panels[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=4, frameon=False, markerscale=1.6)
+    look = {"frameon": False, "markerscale": 1.6, "fontsize": 9, "labelcolor": INK}
+    figure.legend(handles, names, loc="outside lower center", ncols=4, **look)
     return finish(figure, path)
 
 
@@ -78,7 +79,7 @@ def largest_cluster(plan: Plan) -> int:
 
 
 def query_groups(plans: Mapping[str, Plan]) -> list[np.ndarray]:
-    """The clusters of queries by which strategies are compared: those of mmd, or of the first plan with several."""
+    """The clusters by which strategies are compared: those of mmd, or of the first plan that has several."""
     several = [plan for plan in plans.values() if 1 < plan.n_clusters < len(plan.labels)]
     plan = plans["mmd"] if "mmd" in plans else (several or list(plans.values()))[0]
     return [plan.labels == cluster for cluster in range(plan.n_clusters) if (plan.labels == cluster).any()]
@@ -89,10 +90,8 @@ def serving_cluster(plan: Plan, members: np.ndarray) -> int:
     return int(np.bincount(plan.labels[members], minlength=plan.n_clusters).argmax())
 
 
-def group_mmd2(
-    plan: Plan, pool: np.ndarray, queries: np.ndarray, groups: Sequence[np.ndarray]
-) -> np.ndarray:
-    """Exact MMD² between each group of queries and the context that most of them get; NaN where it costs too much."""
+def group_mmd2(plan: Plan, pool: np.ndarray, queries: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
+    """Exact MMD² between each group of queries and the context that most of them get; NaN where too dear."""
     import torch
 
     from crumb.kernel import Rbf
@@ -107,9 +106,7 @@ def group_mmd2(
         context, points = torch.from_numpy(pool[plan.contexts[cluster]]), torch.from_numpy(queries[members])
         if cluster not in within:
             within[cluster] = float(kernel.mean(context, context))
-        values[index] = within[cluster] + float(
-            kernel.mean(points, points) - 2 * kernel.mean(context, points)
-        )
+        values[index] = within[cluster] + float(kernel.mean(points, points) - 2 * kernel.mean(context, points))
     return values
 
 
@@ -122,11 +119,18 @@ class Plane:
     shares: np.ndarray  # (2,)
 
     def __call__(self, points: np.ndarray) -> np.ndarray:
-        return (points - self.centre) @ self.directions
+        at = (points - self.centre) @ self.directions
+        if self.is_line:
+            at[:, 1] = np.random.default_rng(0).uniform(-1, 1, len(at))  # points on a line would hide each other
+        return at
+
+    @property
+    def is_line(self) -> bool:
+        return bool(self.shares[1] < 1e-12)
 
 
 def flatten(pool: np.ndarray) -> Plane:
-    """Principal components of a sample of the pool; a space of one dimension gets an empty second one."""
+    """Principal components of a sample of the pool; a space of one dimension has no second one."""
     sample = pool[_sample(len(pool), FITTED_ROWS)]
     centre = sample.mean(axis=0)
     _, spread, directions = np.linalg.svd(sample - centre, full_matrices=False)
@@ -154,12 +158,20 @@ def scatter(
         _dots(axes, plane(others[_sample(len(others), DRAWN_ROWS)]), QUERIES, 6, 0.3, "other queries")
     _dots(axes, plane(chosen), CONTEXT, 11, 0.7, "context")
     own = queries[members]
-    _dots(axes, plane(own[_sample(len(own), DRAWN_ROWS)]), QUERIES, 24, 1.0, "queries", edge="white")
+    _dots(
+        axes,
+        plane(own[_sample(len(own), DRAWN_ROWS)]),
+        QUERIES,
+        24,
+        1.0,
+        "queries of the cluster",
+        edge="white",
+    )
     _set_limits(axes, plane, pool, [chosen, own])
     axes.set(xticks=[], yticks=[])
     if axis_names:
         axes.set_xlabel(f"first principal component ({plane.shares[0]:.0%} of the variance)")
-        axes.set_ylabel(f"second ({plane.shares[1]:.0%})")
+        axes.set_ylabel("" if plane.is_line else f"second ({plane.shares[1]:.0%})")
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -194,8 +206,8 @@ def _points(plan: Plan, pool: Any, queries: Any) -> tuple[np.ndarray, np.ndarray
         raise InvalidInput("pool and queries must be matrices of the selection space with the same columns.")
     if len(pool) != plan.pool_size or len(queries) != len(plan.labels):
         raise InvalidInput(
-            f"The plan is for {plan.pool_size} pool rows and {len(plan.labels)} queries; these are {len(pool)} "
-            f"and {len(queries)}."
+            f"The plan is for {plan.pool_size} pool rows and {len(plan.labels)} queries; these are "
+            f"{len(pool)} and {len(queries)}."
         )
     return pool, queries
 
@@ -213,10 +225,18 @@ def _sample(size: int, limit: int) -> np.ndarray:
     return np.random.default_rng(0).choice(size, limit, replace=False)
 
 
-def _dots(
-    axes: Axes, at: np.ndarray, colour: str, size: float, alpha: float, label: str, edge: str = "none"
-) -> None:
-    axes.scatter(*at.T, s=size, c=colour, alpha=alpha, edgecolors=edge, linewidths=0.5, label=label, rasterized=True)
+def _dots(axes: Axes, at: np.ndarray, colour: str, size: float, alpha: float, label: str, edge: str = "none") -> None:
+    axes.scatter(
+        at[:, 0],
+        at[:, 1],
+        s=size,
+        c=colour,
+        alpha=alpha,
+        edgecolors=edge,
+        linewidths=0.5,
+        label=label,
+        rasterized=True,
+    )
 
 
 def _set_limits(axes: Axes, plane: Plane, pool: np.ndarray, shown: Sequence[np.ndarray]) -> None:
@@ -241,8 +261,9 @@ def _draw_traces(axes: Axes, plan: Plan, shown: int) -> None:
     for index, cluster in enumerate(others[:DRAWN_TRACES]):
         _line(axes, plan.mmd2[cluster], "#9fb3cc", 0.9, None if index else "other clusters")
     _line(axes, plan.mmd2[shown], CONTEXT, 2.0, f"cluster {shown}")
-    if any((trace > 0).any() for trace in measured):  # identical sets have an MMD² of 0, which has no logarithm
-        axes.set_yscale("log")
+    if any((trace > ROUNDING).any() for trace in measured):  # equal sets have an MMD² of 0: no logarithm
+        axes.set_yscale("log", nonpositive="mask")
+        axes.set_ylim(bottom=max(axes.get_ylim()[0], ROUNDING))
     axes.set_title(f"strategy {plan.settings.get('strategy', '')!r}: MMD² as the context grows")
     axes.legend(loc="best")
 

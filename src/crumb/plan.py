@@ -77,8 +77,7 @@ class Plan:
     def check_pool(self, fingerprint: str) -> None:
         if fingerprint != self.pool_fingerprint:
             raise PlanMismatch(
-                "This plan was made for another pool: its row numbers mean nothing here. Make a new one with "
-                "plan(X)."
+                "This plan was made for another pool: its row numbers mean nothing here. Make a new one with plan(X)."
             )
 
     def summary(self) -> pd.DataFrame:

@@ -10,10 +10,11 @@ from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 
-from crumb.devices import resolve_device, torch_threads
+from crumb.devices import resolve_device
 from crumb.errors import InvalidInput
 from crumb.herding import EarlyStopping
 from crumb.kernel import Rbf, median_bandwidth
+from crumb.parallel import block_threads, resolve_jobs
 from crumb.plan import Plan
 from crumb.progress import progress_bar
 from crumb.rare_classes import keep_rare_classes
@@ -143,11 +144,12 @@ def plan_settings(
     if isinstance(sigma, str):
         sigma = median_bandwidth(pool, np.random.default_rng([seed, 0]))
     resolve_kernel(kernel, rff_dim, herd_batch, sigma, cost=0)
+    resolve_jobs(n_jobs)
     if n_clusters is None:
         clusters = 1
     else:
         clusters = strategy.default_clusters if n_clusters == "auto" else positive("n_clusters", n_clusters)
-    n = resolve_context_size(context_size, len(pool), window, device) if strategy.drops_rows else len(pool)
+    n = resolve_context_size(context_size, len(pool), window) if strategy.drops_rows else len(pool)
     return PlanSettings(
         strategy,
         clusters,
@@ -177,7 +179,10 @@ def make_plan(
     # A pool row costs one kernel value for each chosen row of each cluster, and one for each query.
     cost = len(pool) * (clusters * settings.n + len(queries))
     watched = settings.verbose and isinstance(strategy, MMD)
-    with torch_threads(settings.n_jobs), progress_bar(settings.n, "herding", watched) as advance:
+    with (
+        block_threads(settings.n_jobs, settings.device) as map_blocks,
+        progress_bar(settings.n, "herding", watched) as advance,
+    ):
         problem = Problem(
             pool,
             queries,
@@ -187,6 +192,7 @@ def make_plan(
             settings.early_stopping,
             settings.seed,
             settings.device,
+            map_blocks,
             advance,
         )
         selection = strategy.select(problem)

@@ -24,7 +24,7 @@ def keep_rare_classes(
     if not missing.any():
         return context
     incoming = np.concatenate(
-        [_nearest_of_class(c, missing[c], context, centroid, pool, y) for c in np.flatnonzero(missing)]
+        [_nearest_of_class(c, missing[c], context, centroid, pool, y) for c in np.flatnonzero(missing).tolist()]
     )
     leaving = _least_wanted(y[context], present - wanted, len(incoming))
     return np.concatenate([np.delete(context, leaving), incoming])
@@ -50,7 +50,8 @@ def _nearest_of_class(
 
 def _least_wanted(labels: np.ndarray, surplus: np.ndarray, count: int) -> list[int]:
     """Positions of the last ``count`` rows whose class can spare them."""
-    surplus, leaving = surplus.copy(), []
+    leaving: list[int] = []
+    surplus = surplus.copy()
     for position in range(len(labels) - 1, -1, -1):
         if len(leaving) == count:
             break

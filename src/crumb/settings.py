@@ -14,8 +14,7 @@ from crumb.herding import EarlyStopping
 
 # Measured with benchmarks/defaults.py (docs/defaults.md): on two CPU cores the embedded network answers
 # 20 contexts of 1,000 rows in a few seconds.
-CPU_CONTEXT = 1_000
-GPU_CONTEXT = 5_000
+DEFAULT_CONTEXT = 1_000
 # Exact herding costs one kernel value for each (pool row, cluster, chosen row), 3–4 ns on two cores.
 EXACT_KERNEL_VALUES = 2_000_000_000
 
@@ -45,18 +44,14 @@ class Kernel:
     batch: int
 
 
-def resolve_context_size(
-    context_size: str | float, n_pool: int, window: int | None = None, device: str = "cpu"
-) -> int:
+def resolve_context_size(context_size: str | float, n_pool: int, window: int | None = None) -> int:
     """The context budget n: a count, a share of N, or ``"auto"``; never more than N or the model's window."""
     if context_size == "auto":
-        n = min(CPU_CONTEXT if device == "cpu" else GPU_CONTEXT, n_pool)
+        n = min(DEFAULT_CONTEXT, n_pool)
     elif isinstance(context_size, Integral) and not isinstance(context_size, bool):
         n = positive("context_size", context_size)
         if n > n_pool:
-            warnings.warn(
-                f"context_size={n} is larger than the pool: all {n_pool} rows are used.", stacklevel=5
-            )
+            warnings.warn(f"context_size={n} is larger than the pool: all {n_pool} rows are used.", stacklevel=5)
             n = n_pool
     elif isinstance(context_size, Real) and not isinstance(context_size, bool) and 0 < context_size <= 1:
         n = max(1, round(float(context_size) * n_pool))
@@ -74,9 +69,7 @@ def resolve_context_size(
     return n
 
 
-def resolve_kernel(
-    kernel: str, rff_dim: int, herd_batch: str | int, bandwidth: float, cost: float
-) -> Kernel:
+def resolve_kernel(kernel: str, rff_dim: int, herd_batch: str | int, bandwidth: float, cost: float) -> Kernel:
     """``cost`` is the number of kernel values that exact herding would need; ``"auto"`` goes by it."""
     if kernel == "auto":
         kernel = "exact" if cost <= EXACT_KERNEL_VALUES else "rff"
@@ -105,12 +98,12 @@ def check_bandwidth(bandwidth: str | float) -> str | float:
 
 
 def positive(name: str, value: Any) -> int:
-    if isinstance(value, Integral) and not isinstance(value, bool) and value >= 1:
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1:
         return int(value)
     raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
 
 
 def non_negative(name: str, value: Any) -> int:
-    if isinstance(value, Integral) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0:
         return int(value)
     raise InvalidInput(f"{name} must be a whole number of at least 0, got {value!r}.")

@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from sklearn.utils import check_array
 
 from crumb.errors import InvalidInput
 
-Rows = np.ndarray | pd.DataFrame
+Rows: TypeAlias = "np.ndarray | pd.DataFrame"
 
 LARGEST = float(np.finfo(np.float32).max)  # PFNs work in float32: what is beyond it is infinite to them
 
@@ -76,7 +76,8 @@ def fingerprint(rows: Rows) -> str:
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr(rows.shape).encode())
     if isinstance(rows, pd.DataFrame):
-        digest.update(repr([str(name) for name in rows.columns]).encode())
+        about = [(str(name), isinstance(dtype, pd.CategoricalDtype)) for name, dtype in rows.dtypes.items()]
+        digest.update(repr(about).encode())
         hashed = pd.util.hash_pandas_object(rows, index=False)
         digest.update(np.ascontiguousarray(hashed.to_numpy(dtype=np.uint64)).tobytes())
     else:
@@ -144,8 +145,7 @@ class TableEncoder:
         unknown = [name for name in wanted if name not in known and name not in by_position]
         if unknown:
             raise InvalidInput(
-                f"categorical_features names columns that the table does not have: "
-                f"{', '.join(map(repr, unknown))}."
+                f"categorical_features names columns that the table does not have: {', '.join(map(repr, unknown))}."
             )
         return {name if name in known else by_position[name] for name in wanted}
 
@@ -184,9 +184,7 @@ def _sharpen(column: pd.Series) -> pd.Series:
     if kinds <= {str}:
         return column
     if any(issubclass(kind, (dict, list, set, tuple, np.ndarray)) for kind in kinds):
-        raise TypeError(
-            f"Column {column.name!r} holds nested values; each argument must be a string or a number."
-        )
+        raise TypeError(f"Column {column.name!r} holds nested values; each argument must be a string or a number.")
     if all(issubclass(kind, (bool, int, float, Decimal, np.number, np.bool_)) for kind in kinds):
         return column.astype(np.float64)
     if not any(issubclass(kind, (str, bool, int, float)) for kind in kinds):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -50,9 +51,11 @@ class Backend(ABC):
     """A model that answers contexts. Holds no network itself, so that it pickles small."""
 
     name: str
+    path: Path | None = None  # the checkpoint; None: the model is no file
     window: int | None = None  # rows that the model was made for; None: any number
     max_classes: int | None = None  # None: any number
-    outputs: ClassVar[tuple[str, ...]]
+    outputs: tuple[str, ...]
+    missing_is_a_value: ClassVar[bool] = True  # whether it can learn from columns that hold one value or none
 
     @abstractmethod
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:

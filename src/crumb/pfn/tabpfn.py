@@ -5,86 +5,83 @@ Version 2 is named explicitly everywhere: the package's own default is a gated, 
 
 from __future__ import annotations
 
-import threading
-import warnings
+import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from crumb.errors import BackendUnavailable, InvalidCheckpoint
-from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
-from crumb.pfn.checkpoint import read_checkpoint
-from crumb.pfn.tabicl import check_options
+from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
+from crumb.pfn.base import BackendSettings, ContextTask, Output
+from crumb.pfn.checkpoint import Checkpoint
+from crumb.pfn.network import NetworkBackend, Shared
 
 try:
     from tabpfn import ModelSpecs, TabPFNClassifier, TabPFNRegressor
+    from tabpfn.errors import TabPFNValidationError
     from tabpfn.model_loading import load_model
 except ImportError as error:
-    raise BackendUnavailable(
-        "TabPFN models need the package tabpfn: pip install 'crumb-pfn[tabpfn]'."
-    ) from error
+    raise BackendUnavailable("TabPFN models need the package tabpfn: pip install 'crumb-pfn[tabpfn]'.") from error
 
-CPU_ROWS = 1_000  # above this the package refuses to run on a CPU unless told otherwise
-
-_specs: dict[tuple[Path, int, int, str], ModelSpecs] = {}
-_lock = threading.Lock()
+ANY_NUMBER = 1 << 60
 
 
-def shared_specs(path: Path, task: str) -> ModelSpecs:
-    """The network of a checkpoint with what belongs to it: built on first use, then shared by reference."""
-    stat = path.stat()
-    key = (path, stat.st_mtime_ns, stat.st_size, task)
-    with _lock:
-        if key not in _specs:
-            _specs[key] = _build(path, task)
-        return _specs[key]
-
-
-def _build(path: Path, task: str) -> ModelSpecs:
+def _build(path: Path, task: str, _device: str, _precision: str) -> ModelSpecs:
     kind = "classifier" if task == "classification" else "regressor"
     try:
         model, criterion, architecture, inference = load_model(path=path, estimator_type=kind)
-    except (RuntimeError, TypeError, ValueError, KeyError, AssertionError) as error:
-        raise InvalidCheckpoint(
-            f"The weights in {path} do not fit the network that the file describes."
-        ) from error
+    except Exception as error:  # whatever the network's constructor makes of a wrong configuration
+        raise InvalidCheckpoint(f"The weights in {path} do not fit the network that the file describes.") from error
+    # The package warns above 200 rows on a CPU and refuses above 1,000: here the context budget is the user's
+    # own choice, and there are many contexts.
+    inference = dataclasses.replace(inference, MAX_CPU_SAMPLES=ANY_NUMBER)
     return ModelSpecs(model, architecture, inference, criterion if kind == "regressor" else None)
 
 
-class TabPFNBackend(Backend):
-    def __init__(self, name: str, path: Path, task: str, window: int | None, settings: BackendSettings):
-        self.name, self.path, self.task, self.window = name, path, task, window
-        self.settings = settings
-        self.outputs = ("proba",) if task == "classification" else ("mean", "median", "quantiles")
-        self.max_classes = read_checkpoint(path).max_classes or None
-        check_options(self._kind, settings.options, name)
+# The package moves a network to its device and casts it to its precision in place, so those do not share one.
+shared_specs = Shared(_build)
 
-    @property
-    def _kind(self) -> type:
-        return TabPFNClassifier if self.task == "classification" else TabPFNRegressor
 
-    def _estimator(self, n_context: int) -> Any:
+class TabPFNBackend(NetworkBackend):
+    estimators: ClassVar = {"classification": TabPFNClassifier, "regression": TabPFNRegressor}
+    reserved = frozenset({"model_path"})
+    missing_is_a_value = False
+
+    def __init__(self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings):
+        super().__init__(name, checkpoint, window, settings)
+        limit = self._specs().inference_config.MAX_NUMBER_OF_SAMPLES  # built here, to be refused at fit
+        self.window = window or limit
+
+    def _specs(self) -> ModelSpecs:
+        options = self.settings.options
+        device, precision = options.get("device", self.settings.device), options.get("inference_precision")
+        return shared_specs(self.path, self.task, str(device), str(precision))
+
+    def run(self, task: ContextTask, output: Output) -> np.ndarray:
+        try:
+            estimator = self._estimator(task).fit(task.X, task.y)
+            return _predict(estimator, task, output)
+        except TabPFNValidationError as error:
+            raise InvalidInput(
+                f"The model {self.name!r} refuses a context (arguments named here go into model_options): {error}"
+            ) from error
+
+    def _estimator(self, task: ContextTask) -> Any:
         given: dict[str, Any] = {
-            "model_path": shared_specs(self.path, self.task),
+            "model_path": self._specs(),
             "n_estimators": self.settings.n_estimators,
             "device": self.settings.device,
             "random_state": self.settings.seed,
         }
-        if self.settings.categorical_indices:
-            given["categorical_features_indices"] = list(self.settings.categorical_indices)
-        if self.settings.device == "cpu" and CPU_ROWS < n_context <= (self.window or CPU_ROWS):
-            given["ignore_pretraining_limits"] = True  # the budget was the user's choice and fits the model
-        return self._kind(**{**given, **self.settings.options})
+        if isinstance(task.X, np.ndarray):  # in a frame, the package goes by the types of the columns
+            given["categorical_features_indices"] = list(self.settings.categorical_indices) or None
+        return self.estimators[self.task](**{**given, **self.settings.options})
 
-    def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Running on CPU with more than", category=UserWarning)
-            estimator = self._estimator(len(task.X)).fit(task.X, task.y)
-            if output.kind == "proba":
-                return estimator.predict_proba(task.queries)
-            if output.kind == "quantiles":
-                levels = list(output.quantiles)
-                answer = estimator.predict(task.queries, output_type="quantiles", quantiles=levels)
-                return np.stack(answer, axis=1)
-            return estimator.predict(task.queries, output_type=output.kind)
+
+def _predict(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:
+    if output.kind == "proba":
+        return estimator.predict_proba(task.queries)
+    if output.kind == "quantiles":
+        levels = list(output.quantiles)
+        return np.stack(estimator.predict(task.queries, output_type="quantiles", quantiles=levels), axis=1)
+    return estimator.predict(task.queries, output_type=output.kind)

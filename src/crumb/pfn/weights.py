@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import getproxies
+from urllib.request import getproxies, proxy_bypass
 
 from crumb.errors import InvalidInput, WeightsMissing
 
@@ -92,6 +92,15 @@ def card_for(name: str, task: str) -> ModelCard:
     )
 
 
+def card_of_file(file: str) -> ModelCard:
+    """The checkpoint that has this file name on the hub."""
+    for card in CARDS:
+        if card.file == file:
+            return card
+    known = ", ".join(card.file for card in CARDS if card.repository is not None)
+    raise InvalidInput(f"There are no weights {file!r}; known are {known}.")
+
+
 def model_dir() -> Path:
     """Where weights are put: ``CRUMB_MODEL_DIR``, or a folder of the user's cache."""
     if folder := os.environ.get("CRUMB_MODEL_DIR"):
@@ -139,13 +148,13 @@ def fetch(card: ModelCard) -> Path:
 
 
 def _reachable(endpoint: str) -> bool:
-    """Whether a connection to the hub (or to the proxy on the way) opens; name look-ups can hang, so in a thread."""
+    """Whether a connection to the hub (or to the proxy on the way) opens."""
     address = urlsplit(endpoint)
     proxy = getproxies().get(address.scheme)
-    if proxy:
+    if proxy and not proxy_bypass(address.hostname or ""):
         address = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     port = address.port or (443 if address.scheme == "https" else 80)
-    opened = threading.Event()
+    opened = threading.Event()  # set by a thread, since looking up a name can hang and has no time limit
 
     def probe() -> None:
         try:

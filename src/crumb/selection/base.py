@@ -15,6 +15,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from crumb.herding import EarlyStopping
 from crumb.kernel import RandomFourierFeatures, Rbf
+from crumb.parallel import MapBlocks
 from crumb.settings import Kernel
 
 REGISTRY: dict[str, type[Strategy]] = {}
@@ -32,6 +33,7 @@ class Problem:
     early_stopping: EarlyStopping | None = None
     seed: int = 0
     device: str = "cpu"
+    map_blocks: MapBlocks = map
     progress: Callable[[int], object] = field(default=lambda chosen: None)
 
     def rng(self, purpose: str) -> np.random.Generator:

@@ -19,7 +19,14 @@ class MMD(Strategy):
     def select(self, problem: Problem) -> Selection:
         labels, centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
         objective = _objective(problem, torch.from_numpy(labels), len(centroids))
-        herded = herd(objective, problem.n, problem.kernel.batch, problem.early_stopping, problem.progress)
+        herded = herd(
+            objective,
+            problem.n,
+            problem.kernel.batch,
+            problem.early_stopping,
+            problem.map_blocks,
+            problem.progress,
+        )
         return Selection(
             labels,
             centroids,
@@ -33,5 +40,5 @@ def _objective(problem: Problem, labels: torch.Tensor, n_clusters: int) -> Objec
     pool, queries = problem.tensor(problem.pool), problem.tensor(problem.queries)
     similarity, labels = problem.similarity(), labels.to(pool.device)
     if isinstance(similarity, Rbf):
-        return ExactObjective(similarity, pool, queries, labels, n_clusters)
-    return RffObjective(similarity.like(pool), pool, queries, labels, n_clusters)
+        return ExactObjective(similarity, pool, queries, labels, n_clusters, problem.map_blocks)
+    return RffObjective(similarity.like(pool), pool, queries, labels, n_clusters, problem.map_blocks)

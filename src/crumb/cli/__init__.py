@@ -1,0 +1,60 @@
+"""The ``crumb`` command. Nothing heavy is imported until a command runs: ``--help`` answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+
+from crumb import __version__
+from crumb.cli import demo, models, plan, predict
+from crumb.cli.report import complain, note
+from crumb.errors import CrumbError
+
+INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status is 0, 1 (it failed), 2 (it was asked wrongly) or 130 (Ctrl-C)."""
+    args = build_parser().parse_args(argv)
+    debug = bool(os.environ.get("CRUMB_DEBUG"))
+    with warnings.catch_warnings():
+        if not debug:
+            _warn_in_one_line()
+        try:
+            args.run(args)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            print("crumb: interrupted", file=sys.stderr)
+            return INTERRUPTED
+        except BrokenPipeError:  # `crumb … | head`: the reader has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except (CrumbError, ValueError, TypeError, OSError, MemoryError) as error:
+            if debug:
+                raise
+            complain(error)
+            return 1
+    return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="crumb",
+        description="Small, distribution-matched contexts for tabular foundation models.",
+        epilog="CRUMB_DEBUG=1 shows the traceback of an error.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"crumb {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in (demo, predict, plan, models):
+        command.add_to(commands)
+    return parser
+
+
+def _warn_in_one_line() -> None:
+    """What a user can act on, as a note; deprecations inside other packages are not for users."""
+    warnings.simplefilter("ignore")
+    warnings.simplefilter("default", UserWarning)
+    warnings.showwarning = lambda message, *_, **__: note(str(message))

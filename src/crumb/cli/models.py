@@ -1,0 +1,39 @@
+"""``crumb models``: which models there are, and which of them are on this machine."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from crumb.cli.report import print_json, print_table
+
+
+def add_to(commands: Any) -> None:
+    parser = commands.add_parser("models", help="list the models and where their weights are", allow_abbrev=False)
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> None:
+    from crumb.pfn.weights import CARDS, locate, model_dir
+
+    rows = []
+    for card in CARDS:
+        found = locate(card)
+        present = found is not None and found.is_file()
+        rows.append(
+            {
+                "model": card.name,
+                "task": card.task,
+                "window": card.window,
+                "licence": card.licence,
+                "present": present,
+                "file": str(found or model_dir() / card.file),
+            }
+        )
+    if args.json:
+        print_json({"model_dir": str(model_dir()), "models": rows})
+        return
+    print_table(rows)
+    if not all(row["present"] for row in rows):
+        print("\nA model that is not present is downloaded to that file when it is first used.")

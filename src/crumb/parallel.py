@@ -1,0 +1,55 @@
+"""Threads over blocks of the pool.
+
+Herding is thousands of short operations. Splitting each of them over threads, as torch does, makes the threads wait
+for each other at every one; on a busy machine that is slower than one thread by far. So each thread takes whole blocks
+and works on them alone. The blocks do not depend on the number of threads, and so neither does the answer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+from crumb.errors import InvalidInput
+
+MapBlocks = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
+
+
+def resolve_jobs(n_jobs: int | None) -> int:
+    """How many threads: None means as many as torch may use, −1 all cores, −2 all but one."""
+    import torch
+
+    if n_jobs is None:
+        return torch.get_num_threads()
+    if not isinstance(n_jobs, int) or isinstance(n_jobs, bool) or n_jobs == 0:
+        raise InvalidInput(f"n_jobs must be a whole number other than 0, or None; got {n_jobs!r}.")
+    cores = os.cpu_count() or 1
+    return min(cores, n_jobs) if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+
+
+@contextmanager
+def torch_threads(n_jobs: int | None) -> Iterator[None]:
+    """Run torch with ``n_jobs`` threads (None: as many as it has), then as before."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(resolve_jobs(n_jobs))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def block_threads(n_jobs: int | None, device: str = "cpu") -> Iterator[MapBlocks]:
+    """A ``map`` for work on blocks; a GPU gets the plain one."""
+    jobs = resolve_jobs(n_jobs)
+    with torch_threads(1):  # new threads take this over
+        if jobs == 1 or device != "cpu":
+            yield map
+        else:
+            with ThreadPoolExecutor(jobs, thread_name_prefix="crumb") as executor:
+                yield executor.map

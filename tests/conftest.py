@@ -1,0 +1,40 @@
+"""What several test files share: tiny checkpoints, written once a session."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+# Before torch is imported: test processes whose threads wait for each other at every step take ten times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import checkpoints
+
+
+@pytest.fixture(scope="session")
+def tabicl_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkpoints.tabicl_v2_classifier(tmp_path_factory.mktemp("tabicl") / "classifier.ckpt")
+
+
+@pytest.fixture(scope="session")
+def tabicl_regressor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkpoints.tabicl_v2_regressor(tmp_path_factory.mktemp("tabicl") / "regressor.ckpt")
+
+
+@pytest.fixture(scope="session")
+def tabicl_v1_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkpoints.tabicl_v1_classifier(tmp_path_factory.mktemp("tabicl") / "v1.ckpt")
+
+
+@pytest.fixture(scope="session")
+def tabpfn_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("tabpfn")
+    return checkpoints.tabpfn_classifier(tmp_path_factory.mktemp("tabpfn") / "classifier.ckpt")
+
+
+@pytest.fixture(scope="session")
+def tabpfn_regressor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("tabpfn")
+    return checkpoints.tabpfn_regressor(tmp_path_factory.mktemp("tabpfn") / "regressor.ckpt")

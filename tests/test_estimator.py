@@ -1,0 +1,297 @@
+"""estimator.py: CrumbClassifier and CrumbRegressor on the embedded network and on scikit-learn models."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_classification
+from sklearn.decomposition import PCA
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from crumb import MICP, CrumbClassifier, CrumbRegressor, paper_configuration
+from crumb.errors import InvalidInput, PlanMismatch
+
+KNN = KNeighborsClassifier(1)
+
+
+def blobs(n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    return make_classification(n, 6, n_informative=4, n_classes=3, random_state=seed)
+
+
+def test_the_embedded_network_is_a_real_model() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    clf = CrumbClassifier(n_clusters=4, context_size=150).fit(X[::2], y[::2])
+    assert clf.score(X[1::2], y[1::2]) > 0.92
+    X, y = load_diabetes(return_X_y=True)
+    reg = CrumbRegressor(n_clusters=2, context_size=150).fit(X[::2], y[::2])
+    assert reg.score(X[1::2], y[1::2]) > 0.3
+
+
+def test_answers_come_back_in_query_order() -> None:
+    """1-NN on the whole pool knows every training row: each answer must sit at its own query's place."""
+    X, y = blobs()
+    shuffled = np.random.default_rng(0).permutation(len(X))
+    clf = CrumbClassifier(model=KNN, n_clusters=7, context_size=len(X)).fit(X, y)
+    assert (clf.predict(X[shuffled]) == y[shuffled]).all()
+    reg = CrumbRegressor(model=KNeighborsRegressor(1), n_clusters=7, context_size=1.0).fit(X, X[:, 0])
+    np.testing.assert_allclose(reg.predict(X[shuffled]), X[shuffled, 0])
+
+
+@pytest.mark.parametrize("strategy", ["mmd", "uniform", "knn", "micp", "centroid", "voronoi", "full"])
+def test_every_strategy_answers_with_the_contexts_of_its_plan(strategy: str) -> None:
+    X, y = blobs()
+    clf = CrumbClassifier(
+        model=KNeighborsClassifier(3), strategy=strategy, n_clusters=4, context_size=40, min_per_class=0
+    )
+    clf.fit(X[:350], y[:350])
+    plan = clf.plan(X[350:])
+    proba = clf.predict_proba(X[350:])
+    for cluster, context in enumerate(plan.contexts):
+        members = np.flatnonzero(plan.labels == cluster)
+        if len(np.unique(y[context])) == 1:
+            continue
+        direct = KNeighborsClassifier(3).fit(X[context], y[context])
+        expected = np.zeros((len(members), 3))
+        expected[:, direct.classes_] = direct.predict_proba(X[350:][members])
+        np.testing.assert_allclose(proba[members], expected)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["no", "yes", "maybe"], [7, 3, 100], [0.0, 1.0, 2.0], ["é", "ü", "x y"]],
+    ids=["text", "ints", "floats", "é"],
+)
+def test_labels_of_any_kind(labels: list) -> None:
+    X, codes = blobs()
+    y = np.array(labels)[codes]
+    clf = CrumbClassifier(model=KNN, context_size=400).fit(X, y)
+    assert clf.classes_.tolist() == sorted(labels)
+    assert (clf.predict(X) == y).all()
+    for series in (pd.Series(y), pd.Series(y).astype("category"), y.tolist()):
+        assert (CrumbClassifier(model=KNN, context_size=400).fit(X, series).predict(X) == y).all()
+
+
+def test_bool_labels_and_one_class() -> None:
+    X, codes = blobs()
+    clf = CrumbClassifier(model=KNN, context_size=400).fit(X, codes == 1)
+    assert clf.predict(X).dtype == bool
+    assert (clf.predict(X) == (codes == 1)).all()
+    one = CrumbClassifier().fit(X, np.full(len(X), "only"))
+    assert one.predict_proba(X[:5]).tolist() == [[1.0]] * 5
+
+
+def test_a_frozen_plan_answers_row_by_row() -> None:
+    X, y = blobs()
+    clf = CrumbClassifier(n_clusters=4, context_size=40).fit(X[:300], y[:300])
+    plan = clf.plan(X[300:])
+    together = clf.predict_proba(X[300:], plan=plan)
+    np.testing.assert_allclose(clf.predict_proba(X[300:]), together, atol=1e-6)
+    alone = np.vstack([clf.predict_proba(X[[row]], plan=plan) for row in range(300, 310)])
+    np.testing.assert_allclose(alone, together[:10], atol=1e-5)
+    # Without it, the batch matters: that is what makes CRUMB transductive.
+    assert np.abs(clf.predict_proba(X[300:310]) - together[:10]).max() > 1e-3
+    with pytest.raises(PlanMismatch, match="another pool"):
+        CrumbClassifier().fit(X[:299], y[:299]).predict_proba(X[300:], plan=plan)
+
+
+def test_regression_outputs() -> None:
+    X, y = load_diabetes(return_X_y=True)
+    reg = CrumbRegressor(n_clusters=2, context_size=100).fit(X[:300], y[:300])
+    plan = reg.plan(X[300:])
+    levels = [0.05, 0.25, 0.5, 0.75, 0.95]
+    quantiles = reg.predict(X[300:], output_type="quantiles", quantiles=levels, plan=plan)
+    assert quantiles.shape == (142, 5)
+    assert (np.diff(quantiles, axis=1) >= 0).all()
+    np.testing.assert_allclose(quantiles[:, 2], reg.predict(X[300:], output_type="median", plan=plan), rtol=0.05)
+    inside = (y[300:] > quantiles[:, 0]) & (y[300:] < quantiles[:, -1])
+    assert inside.mean() > 0.7
+    assert reg.predict(X[300:], output_type="quantiles").shape == (142, 9)
+    assert reg.predict(X[300:]).shape == (142,)
+    for wrong in ({"output_type": "mode"}, {"output_type": "quantiles", "quantiles": [0.0]}):
+        with pytest.raises(InvalidInput, match=r"output_type|quantiles"):
+            reg.predict(X[300:], **wrong)
+    knn = CrumbRegressor(model=KNeighborsRegressor()).fit(X, y)
+    with pytest.raises(InvalidInput, match="KNeighborsRegressor.*cannot answer with 'median'"):
+        knn.predict(X, output_type="median")
+
+
+def test_clone_params_pickle_and_pipelines() -> None:
+    X, y = load_iris(return_X_y=True)
+    clf = CrumbClassifier(n_clusters=3, context_size=50, strategy=MICP(gamma=2.0))
+    twin = clone(clf)
+    assert twin.get_params()["strategy__gamma"] == 2.0
+    twin.set_params(strategy__gamma=1.0, n_clusters=2)
+    assert clf.strategy.gamma == 2.0
+    fitted = make_pipeline(StandardScaler(), CrumbClassifier(n_clusters=3, context_size=50)).fit(X[::2], y[::2])
+    assert fitted.score(X[1::2], y[1::2]) > 0.9
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_allclose(again.predict_proba(X[1::2]), fitted.predict_proba(X[1::2]), atol=1e-7)
+
+
+def test_cross_validation_and_grid_search() -> None:
+    X, y = blobs(150)
+    scores = cross_val_score(CrumbClassifier(context_size=60, n_clusters=2), X, y, cv=2)
+    assert scores.min() > 0.6
+    search = GridSearchCV(CrumbClassifier(context_size=60, model=KNN), {"n_clusters": [1, 3]}, cv=2).fit(X, y)
+    assert search.best_params_["n_clusters"] in (1, 3)
+
+
+def test_mixed_tables_reach_the_network() -> None:
+    rng = np.random.default_rng(0)
+    n = 300
+    frame = pd.DataFrame(
+        {
+            "number": rng.normal(size=n),
+            "missing": np.where(rng.random(n) < 0.3, np.nan, rng.normal(size=n)),
+            "flag": rng.random(n) < 0.5,
+            "text": rng.choice(["red", "green", "blue", None], n),
+            "when": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 1_000, n), unit="h"),
+            "infinite": np.where(rng.random(n) < 0.1, np.inf, rng.normal(size=n)),
+            "constant": 1,
+            "nothing": None,
+            "id": [f"u{i}" for i in range(n)],
+        }
+    )
+    y = np.where(frame["flag"], "yes", "no")
+    clf = CrumbClassifier(n_clusters=3, context_size=80).fit(frame[:200], y[:200])
+    # tabicl drops bool columns silently; here the label IS the bool column.
+    assert (clf.predict(frame[200:]) == y[200:]).mean() > 0.95
+    by_time = CrumbRegressor(n_clusters=1, context_size=200).fit(
+        frame[["when"]][:200], np.arange(200.0) * 0 + _hours(frame)[:200]
+    )
+    assert by_time.score(frame[["when"]][200:], _hours(frame)[200:]) > 0.9  # so are datetime columns
+    unseen = frame[200:].assign(text="violet")
+    assert np.isfinite(clf.predict_proba(unseen)).all()
+
+
+def _hours(frame: pd.DataFrame) -> np.ndarray:
+    return ((frame["when"] - pd.Timestamp("2024-01-01")) / pd.Timedelta(hours=1)).to_numpy()
+
+
+def test_polars_in_gives_the_same_answers() -> None:
+    pl = pytest.importorskip("polars")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=120), "b": rng.choice(["x", "y"], 120), "c": rng.random(120) < 0.5})
+    y = (frame["a"] > 0).to_numpy()
+    clf = CrumbClassifier(n_clusters=2, context_size=50)
+    pandas = clf.fit(frame[:80], y[:80]).predict_proba(frame[80:])
+    polars = clf.fit(pl.from_pandas(frame[:80]), pl.Series(y[:80])).predict_proba(pl.from_pandas(frame[80:]))
+    np.testing.assert_allclose(pandas, polars, atol=1e-6)
+
+
+def test_columns_must_be_those_of_the_training_table() -> None:
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    clf = CrumbClassifier(model=KNN).fit(X, y)
+    with pytest.raises(ValueError, match="same order as they were in fit"):
+        clf.predict(X[X.columns[::-1]])
+    with pytest.raises(ValueError, match="unseen at fit time"):
+        clf.predict(X.assign(extra=1))
+    with pytest.raises(ValueError, match="seen at fit time, yet now missing"):
+        clf.predict(X.iloc[:, :3])
+    with pytest.raises(ValueError, match="3 features"):
+        CrumbClassifier(model=KNN).fit(X.to_numpy(), y).predict(X.to_numpy()[:, :3])
+
+
+def test_ones_own_selection_space_leaves_the_rows_alone() -> None:
+    X, y = blobs()
+    clf = CrumbClassifier(model=KNN, features=PCA(2), n_clusters=3, context_size=30).fit(X, y)
+    plan = clf.plan(X)
+    assert plan.centroids.shape[1] == 2
+    assert clf._pool.rows.shape[1] == 6
+
+
+def test_ensemble_members_and_options_reach_the_model() -> None:
+    X, y = blobs(120)
+    one, four = (
+        CrumbClassifier(n_estimators=k, context_size=60, n_clusters=1).fit(X, y).predict_proba(X[:10]) for k in (1, 4)
+    )
+    assert np.abs(one - four).max() > 1e-4
+    cold = CrumbClassifier(model_options={"softmax_temperature": 0.1}, context_size=60, n_clusters=1).fit(X, y)
+    assert cold.predict_proba(X[:10]).max(axis=1).mean() > one.max(axis=1).mean()
+    with pytest.raises(InvalidInput, match="model_options must be a dictionary"):
+        CrumbClassifier(model_options=["x"]).fit(X, y)
+
+
+def test_classifiers_without_probabilities() -> None:
+    X, y = blobs()
+    clf = CrumbClassifier(model=RidgeClassifier(), n_clusters=3, context_size=100).fit(X, y)
+    assert clf.score(X, y) > 0.5
+    assert not hasattr(clf, "predict_proba")
+
+
+def test_the_paper_s_configuration_runs() -> None:
+    X, y = blobs(600)
+    clf = CrumbClassifier(model=LogisticRegression(), **paper_configuration()).fit(X[:500], y[:500])
+    plan = clf.plan(X[500:])
+    assert clf.context_size_ == 50
+    assert plan.sizes.tolist() == [50] * plan.n_clusters
+    assert plan.settings["kernel"] == "rff"
+    assert plan.settings["early_stopping"] is False
+    assert not plan.swapped.any()
+
+
+def test_random_states() -> None:
+    X, y = blobs()
+    seeds = {}
+    for state in (0, 1, None, np.random.RandomState(3), np.random.default_rng(3)):
+        clf = CrumbClassifier(model=DummyClassifier(), strategy="uniform", context_size=20, random_state=state).fit(
+            X, y
+        )
+        assert clf.plan(X).contexts[0].tolist() == clf.plan(X).contexts[0].tolist(), "one fit, one seed"
+        seeds[str(state)[:20]] = tuple(clf.plan(X).contexts[0])
+    assert len(set(seeds.values())) == 5
+
+
+def test_bad_input_is_one_clear_sentence() -> None:
+    X, y = blobs(50)
+    cases = [
+        (lambda: CrumbClassifier(strategy="best").fit(X, y), "Unknown strategy"),
+        (lambda: CrumbClassifier(kernel="linear").fit(X, y), "Unknown kernel"),
+        (lambda: CrumbClassifier(model="gpt").fit(X, y), "Unknown model 'gpt'"),
+        (lambda: CrumbClassifier(model=3).fit(X, y), "model must be"),
+        (lambda: CrumbClassifier(model=KNeighborsRegressor()).fit(X, y), "model must be"),
+        (lambda: CrumbClassifier(n_clusters=0).fit(X, y), "n_clusters must be"),
+        (lambda: CrumbClassifier(context_size=-5).fit(X, y), "context_size must be"),
+        (lambda: CrumbClassifier(n_estimators=0).fit(X, y), "n_estimators must be"),
+        (lambda: CrumbClassifier(device="cuda:9000").fit(X, y), "not available"),
+        (lambda: CrumbClassifier().fit(X[:1], y[:1]), "1 sample"),
+        (lambda: CrumbClassifier().fit(X[:0], y[:0]), "0 sample"),
+        (lambda: CrumbClassifier().fit(X, y[:9]), "inconsistent numbers of samples"),
+        (lambda: CrumbClassifier().fit(X, np.where(y == 0, np.nan, y)), "labels are missing; drop these rows"),
+        (lambda: CrumbClassifier().fit(X, [None] * 50), "all labels are missing"),
+        (lambda: CrumbClassifier().fit(X, X[:, 0]), "continuous"),
+        (lambda: CrumbClassifier().fit(X, np.array(["a", 1] * 25, dtype=object)), "cannot be mixed"),
+        (lambda: CrumbRegressor().fit(X, ["a"] * 50), "needs numbers as labels"),
+        (lambda: CrumbRegressor().fit(X, np.where(y == 0, np.inf, 1.0)), "infinity"),
+    ]
+    for broken, words in cases:
+        with pytest.raises(ValueError, match=words) as caught:
+            broken()
+        assert "\n" not in str(caught.value), "one sentence"
+    with pytest.raises(NotFittedError):
+        CrumbClassifier().predict(X)
+    with pytest.raises(NotFittedError):
+        CrumbRegressor().plan(X)
+    with pytest.warns(UserWarning, match="all 50 rows are used"):
+        CrumbClassifier(context_size=1_000).fit(X, y)
+
+
+def test_progress_bars_only_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = blobs(100)
+    clf = CrumbClassifier(model=KNN, context_size=20, n_clusters=2).fit(X, y)
+    clf.predict(X)
+    assert capsys.readouterr().err == ""
+    clf.set_params(verbose=1).fit(X, y).predict(X)
+    shown = capsys.readouterr().err
+    assert "herding" in shown
+    assert "passes" in shown
