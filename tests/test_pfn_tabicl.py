@@ -20,6 +20,13 @@ import crumb.pfn.tabicl as module
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidCheckpoint, InvalidInput
 
+# What the packages say about a column of the tables used here, whoever calls them.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:The following categorical columns have a cardinality above 40",
+    "ignore:These columns look like free text",
+    "ignore:n_quantiles",
+)
+
 
 def official(path: Path, n_estimators: int = 1, **options: Any) -> TabICLClassifier:
     return TabICLClassifier(model_path=path, n_estimators=n_estimators, random_state=0, device="cpu", **options)

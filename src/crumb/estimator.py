@@ -42,7 +42,7 @@ class _Crumb(BaseEstimator):
         n_clusters: str | int | None = "auto",
         context_size: str | float = "auto",
         kernel: str = "auto",
-        rff_dim: int = 64,
+        rff_dim: int = 256,
         herd_batch: str | int = "auto",
         bandwidth: str | float = "median",
         early_stopping: bool | EarlyStopping = False,
@@ -230,10 +230,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         The context budget n: rows, or a share of the pool. ``"auto"``: 1,000.
     kernel : {"auto", "exact", "rff"}, default="auto"
         The RBF kernel itself or its random Fourier features. ``"auto"``: exact while that takes seconds.
-    rff_dim : int, default=64
+    rff_dim : int, default=256
         D, the number of random features.
     herd_batch : int or "auto", default="auto"
-        B, rows chosen per round. ``"auto"``: 1 with the exact kernel, 50 with random features.
+        B, rows chosen per round. ``"auto"``: 1 with the exact kernel, 10 with random features.
     bandwidth : float or "median", default="median"
         σ of the kernel in the selection space, or the median heuristic.
     early_stopping : bool or EarlyStopping, default=False

@@ -122,7 +122,7 @@ def _globally(answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: 
         return present[np.asarray(answer, dtype=np.int64)]
     proba = np.zeros((len(answer), n_classes))
     proba[:, present] = answer
-    return proba
+    return proba / proba.sum(axis=1, keepdims=True)  # networks answer in float32: make the sum 1 in float64
 
 
 def _take(rows: Rows, index: np.ndarray) -> Rows:

@@ -44,7 +44,7 @@ def select_contexts(
     n_clusters: str | int | None = "auto",
     context_size: str | float = "auto",
     kernel: str = "auto",
-    rff_dim: int = 64,
+    rff_dim: int = 256,
     herd_batch: str | int = "auto",
     bandwidth: str | float = "median",
     early_stopping: bool | EarlyStopping = False,
