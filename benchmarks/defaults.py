@@ -1,7 +1,7 @@
 """Which defaults? Context size, members, min_per_class, kernel and clusters on real tables, embedded network.
 
     python benchmarks/defaults.py --datasets ../shared/datasets --device cuda --jobs 6
-    python benchmarks/defaults.py --device cpu --tables adult pendigits --seeds 1 --out benchmarks/results/defaults-cpu.json
+    python benchmarks/defaults.py --tables adult pendigits --seeds 1 --out cpu.json
 
 One knob moves at a time around the default. Reports mean ROC AUC, log-loss, accuracy and seconds over the tables;
 seconds mean something only with ``--jobs 1``.
@@ -56,6 +56,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "members 4": {"n_estimators": 4},
     "min_per_class 0": {"min_per_class": 0},
     "min_per_class 5": {"min_per_class": 5},
+    "context 100, min_per_class 0": {"context_size": 100, "min_per_class": 0},
+    "context 100, min_per_class 1": {"context_size": 100},
+    "context 100, min_per_class 3": {"context_size": 100, "min_per_class": 3},
     "kernel rff 64, batch 50": {"kernel": "rff"},
     "kernel rff 256, batch 50": {"kernel": "rff", "rff_dim": 256, "herd_batch": 50},
     "kernel rff 256, batch 10": {"kernel": "rff", "rff_dim": 256, "herd_batch": 10},
@@ -93,6 +96,7 @@ def score(y: np.ndarray, proba: np.ndarray, classes: np.ndarray, n_classes: int)
         "auc": float(auc),
         "log_loss": float(log_loss(y, clipped, labels=range(n_classes))),
         "accuracy": float(accuracy_score(y, full.argmax(axis=1))),
+        "impossible": int((full[np.arange(len(y)), y] == 0).sum()),  # queries whose true class got probability 0
     }
 
 

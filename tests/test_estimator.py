@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 
 import numpy as np
@@ -19,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from crumb import MICP, CrumbClassifier, CrumbRegressor, paper_configuration
+from crumb.devices import resolve_device
 from crumb.errors import InvalidInput, PlanMismatch
 
 KNN = KNeighborsClassifier(1)
@@ -121,7 +123,7 @@ def test_regression_outputs() -> None:
         with pytest.raises(InvalidInput, match=r"output_type|quantiles"):
             reg.predict(X[300:], **wrong)
     knn = CrumbRegressor(model=KNeighborsRegressor()).fit(X, y)
-    with pytest.raises(InvalidInput, match="KNeighborsRegressor.*cannot answer with 'median'"):
+    with pytest.raises(InvalidInput, match=r"KNeighborsRegressor.*cannot answer with 'median'"):
         knn.predict(X, output_type="median")
 
 
@@ -136,6 +138,16 @@ def test_clone_params_pickle_and_pipelines() -> None:
     assert fitted.score(X[1::2], y[1::2]) > 0.9
     again = pickle.loads(pickle.dumps(fitted))
     np.testing.assert_allclose(again.predict_proba(X[1::2]), fitted.predict_proba(X[1::2]), atol=1e-7)
+
+
+def test_a_pickle_from_a_machine_with_a_gpu_runs_here() -> None:
+    X, y = blobs(100)
+    clf = CrumbClassifier(context_size=20, n_clusters=2).fit(X, y)
+    clf._settings = dataclasses.replace(clf._settings, device="cuda")
+    clf._backend.settings = dataclasses.replace(clf._backend.settings, device="cuda")
+    again = pickle.loads(pickle.dumps(clf))
+    assert again._settings.device == again._backend.settings.device == resolve_device("auto")
+    assert again.predict(X[:5]).shape == (5,)
 
 
 def test_cross_validation_and_grid_search() -> None:

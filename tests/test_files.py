@@ -12,27 +12,32 @@ import pytest
 from crumb.files import atomic_write, read_archive, write_archive
 
 
+def write_and_fail(path, failure: BaseException) -> None:
+    with atomic_write(path) as file:
+        file.write(b"half")
+        raise failure
+
+
 def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path) -> None:
     path = tmp_path / "out.bin"
     path.write_bytes(b"old")
     for failure in (OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()):
-        with pytest.raises(type(failure)), atomic_write(path) as file:
-            file.write(b"half")
-            raise failure
+        with pytest.raises(type(failure)):
+            write_and_fail(path, failure)
         assert path.read_bytes() == b"old"
         assert os.listdir(tmp_path) == ["out.bin"]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 def test_a_disk_that_fills_up_leaves_nothing(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = os.fdopen
-    monkeypatch.setattr(
-        "crumb.files.os.fdopen", lambda descriptor, mode: (os.close(descriptor), open("/dev/full", mode))[1]
-    )
+    def on_a_full_disk(descriptor: int, mode: str):
+        os.close(descriptor)
+        return open("/dev/full", mode)
+
+    monkeypatch.setattr("crumb.files.os.fdopen", on_a_full_disk)
     with pytest.raises(OSError, match="No space left"), atomic_write(tmp_path / "out.bin") as file:
         file.write(b"x" * 10_000_000)
     assert os.listdir(tmp_path) == []
-    assert real is not os.fdopen
 
 
 def test_a_finished_file_has_ordinary_rights_and_folders_are_made(tmp_path) -> None:

@@ -45,6 +45,14 @@ def test_facts_of_tabpfn(tabpfn_classifier: Path, tabpfn_regressor: Path) -> Non
     assert (regressor.family, regressor.task, regressor.max_classes) == ("tabpfn", "regression", 0)
 
 
+def test_configuration_that_leaves_everything_at_its_default(tabicl_classifier: Path, tmp_path: Path) -> None:
+    """The network of tabicl is known by the names of its weights."""
+    content = torch.load(tabicl_classifier, weights_only=True)
+    torch.save({**content, "config": {}}, tmp_path / "bare.ckpt")
+    bare = read_checkpoint(tmp_path / "bare.ckpt")
+    assert (bare.family, bare.task, bare.max_classes) == ("tabicl", "classification", 10)
+
+
 @pytest.mark.parametrize("family", ["tabicl", "tabpfn"])
 def test_network_for_the_other_task(family: str, request: pytest.FixtureRequest) -> None:
     X = numbers(20, 1)

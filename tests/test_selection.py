@@ -121,7 +121,7 @@ def test_voronoi_draws_from_the_cell_and_tops_up_with_the_nearest() -> None:
             topped_up += 1
             others = [row for row in np.argsort(distance[:, k]) if cells[row] != k][: 60 - len(own)]
             assert set(context) == set(own) | set(others)
-    assert 0 < topped_up, "the example should have a small cell"
+    assert topped_up > 0, "the example should have a small cell"
 
 
 def test_micp_clusters_the_pool_and_runs_only_prompters_with_queries() -> None:
@@ -159,7 +159,7 @@ def test_full_is_the_whole_pool() -> None:
 
 def test_the_registry_has_the_seven_and_takes_more() -> None:
     assert set(NAMES) <= set(REGISTRY)
-    with pytest.raises(InvalidInput, match="Unknown strategy 'best'.*'centroid'"):
+    with pytest.raises(InvalidInput, match=r"Unknown strategy 'best'.*'centroid'"):
         resolve_strategy("best")
     with pytest.raises(InvalidInput, match="Unknown strategy"):
         resolve_strategy(MICP)  # the class instead of an object

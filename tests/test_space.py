@@ -70,7 +70,7 @@ def test_the_width_stays_bounded() -> None:
 
 
 def test_mixed_types_in_one_column_are_categories() -> None:
-    space, encoder, points = fitted(pd.DataFrame({"c": ["1", 2, 2.5, None]}))
+    points = fitted(pd.DataFrame({"c": ["1", 2, 2.5, None]}))[2]
     assert len(np.unique(points, axis=0)) == 4
 
 

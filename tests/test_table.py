@@ -44,7 +44,8 @@ def test_each_kind_of_column() -> None:
     encoder = TableEncoder()
     rows = encoder.fit_transform(to_rows(mixed()))
     kinds = dict(zip(encoder.columns_, encoder.kinds_, strict=True))
-    assert {name for name, kind in kinds.items() if kind != "number"} == {"text", "category", "anything"}
+    assert kinds["nothing"] == "empty"
+    assert {name for name, kind in kinds.items() if kind in ("text", "category")} == {"text", "category", "anything"}
     nan = np.nan
     expected = {
         "whole": [1, 2, 3, 4],
@@ -140,6 +141,13 @@ def test_queries_follow_the_pool() -> None:
     assert rows["number"].tolist()[0] == 1.5
     with pytest.raises(InvalidInput, match="'number' was numeric in the training table, but row 1"):
         encoder.transform(to_rows(pd.DataFrame({"code": ["1", "2"], "number": ["1", "many"]})))
+
+
+def test_a_column_that_is_empty_in_the_pool_stays_empty() -> None:
+    encoder = TableEncoder()
+    encoder.fit_transform(to_rows(pd.DataFrame({"x": [1.0, 2.0], "e": [None, None]})))
+    rows = encoder.transform(to_rows(pd.DataFrame({"x": [1.0], "e": ["text"]})))
+    assert np.isnan(rows["e"].to_numpy(dtype=float)).all()
 
 
 @pytest.mark.parametrize(

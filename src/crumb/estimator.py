@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,14 @@ class _Crumb(BaseEstimator):
 
         check_is_fitted(self)
         save(self, path)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A pickle may come from a machine with another GPU, or with one that this machine lacks."""
+        super().__setstate__(state)
+        if self.device == "auto" and self.__sklearn_is_fitted__():
+            device = resolve_device("auto")
+            self._settings = replace(self._settings, device=device)
+            self._backend.settings = replace(self._backend.settings, device=device)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_settings")

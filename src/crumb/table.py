@@ -95,7 +95,7 @@ class TableEncoder:
 
     categorical_features: Sequence[Any] | None = None
     columns_: list[Any] = field(default_factory=list, init=False)
-    kinds_: list[str] = field(default_factory=list, init=False)  # "number", "text" or "category"
+    kinds_: list[str] = field(default_factory=list, init=False)  # "number", "text", "category" or "empty"
     bounds_: np.ndarray = field(default_factory=lambda: np.empty((0, 2)), init=False)  # finite min and max
 
     def fit_transform(self, rows: Rows) -> Rows:
@@ -120,7 +120,9 @@ class TableEncoder:
         columns = {}
         for name, kind, bounds in zip(self.columns_, self.kinds_, self.bounds_, strict=True):
             column = _encode(rows[name])
-            if kind == "number":
+            if kind == "empty":  # the pool says nothing about it, so whatever the queries hold means nothing
+                columns[name] = pd.Series(np.nan, index=pd.RangeIndex(len(rows)))
+            elif kind == "number":
                 columns[name] = _bounded_column(_to_number(column, name), bounds)
             else:
                 columns[name] = _to_text(column) if kind == "text" else _to_category(column)
@@ -128,7 +130,7 @@ class TableEncoder:
 
     @property
     def categorical_indices(self) -> list[int]:
-        return [index for index, kind in enumerate(self.kinds_) if kind != "number"]
+        return [index for index, kind in enumerate(self.kinds_) if kind in ("text", "category")]
 
     def _declared(self) -> set[Any]:
         if self.categorical_features is None:
@@ -211,6 +213,8 @@ def _to_number(column: pd.Series, name: Any) -> pd.Series:
 def _kind(column: pd.Series) -> str:
     if isinstance(column.dtype, pd.CategoricalDtype):
         return "category"
+    if column.isna().all():
+        return "empty"
     return "number" if pd.api.types.is_numeric_dtype(column.dtype) else "text"
 
 

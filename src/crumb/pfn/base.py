@@ -51,6 +51,7 @@ class Backend(ABC):
     """A model that answers contexts. Holds no network itself, so that it pickles small."""
 
     name: str
+    settings: BackendSettings
     path: Path | None = None  # the checkpoint; None: the model is no file
     window: int | None = None  # rows that the model was made for; None: any number
     max_classes: int | None = None  # None: any number

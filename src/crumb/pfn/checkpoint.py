@@ -64,7 +64,7 @@ def _read(path: Path, _modified: int, _size: int) -> Checkpoint:
         raise InvalidCheckpoint(
             f"{path} is not a checkpoint of tabicl or tabpfn: 'config' or 'state_dict' is no dictionary."
         )
-    if "embed_dim" in config and "icl_num_blocks" in config:
+    if any(str(name).startswith("icl_predictor.") for name in state_dict):
         family, max_classes = "tabicl", config.get("max_classes", 10)
     elif "emsize" in config:
         family, max_classes = "tabpfn", config.get("max_num_classes", 10)
