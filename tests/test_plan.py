@@ -71,7 +71,7 @@ def test_every_strategy_is_measured_by_the_exact_mmd(strategy: str) -> None:
 
 
 def test_evidence_that_would_cost_too_much_is_not_gathered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crumb.planning.EVIDENCE_VALUES", 10)
+    monkeypatch.setattr("crumb.evidence.EVIDENCE_VALUES", 10)
     plan = select_contexts(POOL, QUERIES, strategy="uniform", context_size=30)
     assert np.isnan(plan.final_mmd2).all()
 
@@ -114,6 +114,20 @@ def test_same_seed_same_plan_whatever_the_threads() -> None:
         assert [c.tolist() for c in plan.contexts] == [c.tolist() for c in plans[0].contexts]
 
 
+@pytest.mark.parametrize("strategy", ["mmd", "uniform", "knn", "micp", "centroid", "voronoi", "full"])
+def test_the_order_of_the_queries_changes_nothing_but_their_order(strategy: str) -> None:
+    order = np.random.default_rng(0).permutation(60)
+    straight = select_contexts(POOL, QUERIES, strategy=strategy, n_clusters=5, context_size=20)
+    shuffled = select_contexts(POOL, QUERIES[order], strategy=strategy, n_clusters=5, context_size=20)
+    for new, old in enumerate(order):
+        a, b = straight.contexts[straight.labels[old]], shuffled.contexts[shuffled.labels[new]]
+        assert sorted(a) == sorted(b)
+    np.testing.assert_allclose(shuffled.query_distance, straight.query_distance[order])
+    assert (shuffled.outside == straight.outside[order]).all()
+    first_seen = list(dict.fromkeys(straight.labels.tolist()))
+    assert first_seen == list(range(straight.n_clusters)), "clusters are numbered as their queries appear"
+
+
 def test_mixed_tables() -> None:
     frame = pd.DataFrame(
         {"x": RNG.normal(size=120), "c": RNG.choice(["a", "b", None], 120), "when": pd.date_range("2024", periods=120)}
@@ -144,7 +158,7 @@ def test_a_saved_plan_is_the_same_plan(tmp_path) -> None:
 
 
 def test_a_plan_whose_evidence_is_missing_can_be_saved(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crumb.planning.EVIDENCE_VALUES", 0)
+    monkeypatch.setattr("crumb.evidence.EVIDENCE_VALUES", 0)
     plan = select_contexts(POOL, QUERIES, strategy=MICP(n_clusters=4), context_size=25)
     plan.save(tmp_path / "plan.crumb")
     again = Plan.load(tmp_path / "plan.crumb")

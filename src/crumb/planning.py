@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import pairwise_distances_argmin_min
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import check_random_state
 
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput
+from crumb.evidence import measure_support, measure_traces, trace
 from crumb.herding import EarlyStopping
-from crumb.kernel import Rbf, median_bandwidth
+from crumb.kernel import median_bandwidth
 from crumb.parallel import block_threads, resolve_jobs
 from crumb.plan import Plan
 from crumb.progress import progress_bar
@@ -29,10 +28,6 @@ from crumb.settings import (
 )
 from crumb.space import SelectionSpace
 from crumb.table import TableEncoder, fingerprint, to_rows
-
-EVIDENCE_VALUES = 500_000_000  # kernel values spent on traces that the strategy did not leave itself
-SUPPORT_ROWS = 20_000  # pool rows against which queries are held to see whether the pool covers them
-SUPPORT_QUANTILE = 0.99
 
 
 def select_contexts(
@@ -179,13 +174,16 @@ def make_plan(
     # A pool row costs one kernel value for each chosen row of each cluster, and one for each query.
     cost = len(pool) * (clusters * settings.n + len(queries))
     watched = settings.verbose and isinstance(strategy, MMD)
+    # k-means starts from rows by their position. In the order of their values, the order in which queries came
+    # changes nothing.
+    by_value = np.lexsort(queries.T)
     with (
         block_threads(settings.n_jobs, settings.device) as map_blocks,
         progress_bar(settings.n, "herding", watched) as advance,
     ):
         problem = Problem(
             pool,
-            queries,
+            queries[by_value],
             settings.n,
             clusters,
             resolve_kernel(settings.kernel, settings.rff_dim, settings.herd_batch, settings.bandwidth, cost),
@@ -199,17 +197,21 @@ def make_plan(
         swapped = np.zeros(len(selection.contexts), dtype=np.int64)
         if y is not None and strategy.drops_rows and settings.min_per_class:
             swapped = _guard(problem, selection, y, settings.min_per_class)
-        mmd2 = selection.mmd2 if selection.mmd2 is not None else _traces(problem, selection)
-    distance, outside = _support(problem, selection)
+        if selection.mmd2 is None:
+            selection.mmd2 = measure_traces(problem, selection)
+        distance, outside = measure_support(problem, selection)
+    came = np.argsort(by_value)  # back to the order in which the queries came
+    labels = selection.labels[came]
+    order = np.argsort(np.unique(labels, return_index=True)[1])  # clusters are numbered as their queries appear
     return Plan(
-        labels=selection.labels,
-        contexts=[np.asarray(context, dtype=np.int64) for context in selection.contexts],
-        mmd2=mmd2,
-        stop_reasons=selection.stop_reasons,
-        centroids=selection.centroids,
-        query_distance=distance,
-        outside=outside,
-        swapped=swapped,
+        labels=np.argsort(order)[labels],
+        contexts=[np.asarray(selection.contexts[k], dtype=np.int64) for k in order],
+        mmd2=[selection.mmd2[k] for k in order],
+        stop_reasons=[selection.stop_reasons[k] for k in order],
+        centroids=selection.centroids[order],
+        query_distance=distance[came],
+        outside=outside[came],
+        swapped=swapped[order],
         pool_fingerprint=pool_fingerprint,
         pool_size=len(pool),
         settings=_record(problem, settings),
@@ -240,51 +242,8 @@ def _guard(problem: Problem, selection: Selection, y: np.ndarray, minimum: int) 
         if swapped[k]:
             selection.contexts[k] = guarded
             if selection.mmd2 is not None:
-                selection.mmd2[k] = _trace(problem, guarded, problem.queries[selection.labels == k])
+                selection.mmd2[k] = trace(problem, guarded, problem.queries[selection.labels == k])
     return swapped
-
-
-def _trace(problem: Problem, context: np.ndarray, queries: np.ndarray, exact: bool = False) -> np.ndarray:
-    points = problem.tensor(problem.pool[context])
-    similarity = Rbf(problem.kernel.bandwidth) if exact else problem.similarity()
-    if not isinstance(similarity, Rbf):
-        similarity = similarity.like(points)
-    return similarity.prefix_mmd2(points, problem.tensor(queries)).double().cpu().numpy()
-
-
-def _traces(problem: Problem, selection: Selection) -> list[np.ndarray]:
-    """MMD² for strategies that do not watch it themselves, by the exact kernel, where it can be afforded."""
-    members = [np.flatnonzero(selection.labels == k) for k in range(len(selection.contexts))]
-    cost = sum(
-        len(context) ** 2 + len(context) * len(queries) + len(queries) ** 2
-        for context, queries in zip(selection.contexts, members, strict=True)
-    )
-    if cost > EVIDENCE_VALUES:
-        return [np.array([np.nan]) for _ in members]
-    return [
-        _trace(problem, context, problem.queries[queries], exact=True)
-        for context, queries in zip(selection.contexts, members, strict=True)
-    ]
-
-
-def _support(problem: Problem, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
-    """Distance of each query to its context, and whether the pool reaches it at all."""
-    distance = np.empty(len(problem.queries))
-    order = np.argsort(selection.labels, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(selection.labels[order])) + 1):
-        context = problem.pool[selection.contexts[selection.labels[members[0]]]]
-        distance[members] = pairwise_distances_argmin_min(problem.queries[members], context)[1]
-    reference = problem.pool
-    if len(reference) > SUPPORT_ROWS:
-        reference = reference[problem.rng("support").choice(len(reference), SUPPORT_ROWS, replace=False)]
-    if len(reference) < 2:
-        return distance, np.zeros(len(distance), dtype=bool)
-    search = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(reference)
-    probes = reference[: min(len(reference), 2_000)]
-    # A row of the pool is its own nearest neighbour: the second one is the neighbour.
-    own = search.kneighbors(probes, n_neighbors=2)[0][:, 1]
-    radius = np.quantile(own, SUPPORT_QUANTILE)
-    return distance, search.kneighbors(problem.queries)[0][:, 0] > radius
 
 
 def _record(problem: Problem, settings: PlanSettings) -> dict[str, Any]:
