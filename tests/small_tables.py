@@ -22,7 +22,7 @@ def frame(rows: int, seed: int) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "number": np.where(rng.random(rows) < 0.2, np.nan, rng.normal(size=rows)),
-            "text": rng.choice(["red", "green", "blue", None], rows),
+            "text": pd.Series(rng.choice(["red", "green", "blue", "?"], rows)).replace("?", np.nan),
             "category": pd.Categorical(rng.choice(["low", "high", None], rows), categories=["low", "high"]),
             "whole": rng.integers(0, 50, rows),
             "code": [str(code) for code in rng.integers(10, 22, rows)],  # text that looks like numbers

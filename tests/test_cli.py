@@ -537,7 +537,7 @@ def test_plan_as_json(crumb, folder):
 
 
 def test_what_was_not_measured_is_null_in_json_and_a_dash_in_the_table(crumb, folder, monkeypatch):
-    monkeypatch.setattr("crumb.planning.EVIDENCE_VALUES", 0)
+    monkeypatch.setattr("crumb.evidence.EVIDENCE_VALUES", 0)
     _, out, _ = crumb(*plan_args("--strategy", "uniform", "--json"))
     assert [row["mmd2"] for row in json.loads(out)["summary"]] == [None] * 3
     _, out, _ = crumb(*plan_args("--strategy", "uniform"))

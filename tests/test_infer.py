@@ -253,18 +253,17 @@ def test_output_that_the_model_does_not_have() -> None:
 
 
 def test_missing_text_is_missing_to_every_encoder(tabicl_classifier: Path) -> None:
-    """Whether a table says None or NaN: tabicl takes None for one more category."""
+    """Whether a table says None or NaN: tabicl alone takes None for one more category."""
     text = np.array(["a", "b", None, "c"] * 10, dtype=object)
-    y, labels = np.arange(40) % 3, np.zeros(4, dtype=int)
-    backend = resolve_backend(tabicl_classifier, "classification", SETTINGS)
+    y = np.arange(40) % 3
     answers = []
     for missing in (None, np.nan):
         rows = pd.DataFrame({"text": pd.Series(np.where(text == None, missing, text), dtype=object)})  # noqa: E711
         rows["number"] = np.linspace(0, 1, 40)
-        answers.append(infer(backend, Pool(rows, y, 3), [np.arange(40)], labels, rows[:4], PROBA))
+        clf = CrumbClassifier(model=tabicl_classifier, strategy="full", random_state=0).fit(rows, y)
+        answers.append(clf.predict_proba(rows[:4]))
     np.testing.assert_array_equal(*answers)
-    whole = rows.astype({"text": "str"}) if pd.__version__ >= "3" else rows
-    np.testing.assert_allclose(answers[0], official(backend).fit(whole, y).predict_proba(whole[:4]), atol=1e-6)
+    np.testing.assert_allclose(answers[0], official(clf._backend).fit(rows, y).predict_proba(rows[:4]), atol=1e-6)
 
 
 def test_progress_of_the_passes(capsys: pytest.CaptureFixture[str]) -> None:

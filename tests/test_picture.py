@@ -66,7 +66,7 @@ def test_without_points_only_the_traces_are_drawn(plan):
 
 
 def test_traces_that_were_not_measured_are_said_to_be_missing(tables, monkeypatch):
-    monkeypatch.setattr("crumb.planning.EVIDENCE_VALUES", 0)
+    monkeypatch.setattr("crumb.evidence.EVIDENCE_VALUES", 0)
     plan = select_contexts(*tables, strategy="uniform", context_size=40)
     axes = plan.plot().axes[-1]
     assert [text.get_text() for text in axes.texts] == ["MMD² was not measured"]

@@ -128,8 +128,7 @@ def _globally(answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: 
 def _take(rows: Rows, index: np.ndarray) -> Rows:
     if isinstance(rows, np.ndarray):
         return rows[index]
-    # NaN, since the encoders of tabicl and scikit-learn take None for a category like any other.
-    return rows.iloc[index].reset_index(drop=True).fillna(np.nan)
+    return rows.iloc[index].reset_index(drop=True)
 
 
 def _column(rows: Rows, index: np.ndarray, j: int) -> pd.Series:

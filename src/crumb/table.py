@@ -171,7 +171,7 @@ def _encode(column: pd.Series) -> pd.Series:
     if pd.api.types.is_bool_dtype(column.dtype) or pd.api.types.is_extension_array_dtype(column.dtype):
         if pd.api.types.is_numeric_dtype(column.dtype):  # bool counts as numeric in pandas
             return pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), index=column.index)
-        return column.astype(object).where(column.notna(), None)
+        return column.astype(object).where(column.notna(), np.nan)
     return column
 
 
@@ -219,10 +219,13 @@ def _kind(column: pd.Series) -> str:
 
 
 def _to_text(column: pd.Series) -> pd.Series:
-    """Text with None for missing. Codes that a file reader took for numbers in the queries become text again."""
+    """Text with NaN for missing: the encoders of tabicl and scikit-learn take None for a category like any other.
+
+    Codes that a file reader took for numbers in the queries become text again.
+    """
     if pd.api.types.is_numeric_dtype(column.dtype):
         column = column.map(lambda value: f"{value:.0f}" if value % 1 == 0 else str(value), na_action="ignore")
-    return column.astype(object).where(column.notna(), None).reset_index(drop=True)
+    return column.astype(object).where(column.notna(), np.nan).reset_index(drop=True)
 
 
 def _to_category(column: pd.Series) -> pd.Series:
