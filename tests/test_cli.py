@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import json
 import os
@@ -493,6 +494,26 @@ def test_interrupting_leaves_nothing_behind(seconds, folder):
     assert "Traceback" not in err
     assert Path("out.csv").read_text() == "older"
     assert sorted(path.name for path in folder.iterdir()) == ["out.csv", "test.csv", "train.csv"]
+
+
+def test_an_interrupt_inside_a_destructor_is_not_lost(monkeypatch, capsys):
+    class Unlucky:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    def run(args):
+        unlucky = Unlucky()
+        del unlucky
+        time.sleep(5)
+
+    monkeypatch.setattr(
+        "crumb.cli.build_parser", lambda: argparse.Namespace(parse_args=lambda argv: argparse.Namespace(run=run))
+    )
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # pytest's own hook comes back afterwards
+    started = time.perf_counter()
+    assert main([]) == 130
+    assert time.perf_counter() - started < 4
+    assert capsys.readouterr().err == "crumb: interrupted\n"
 
 
 def test_warnings_are_notes_of_one_line(crumb, folder):

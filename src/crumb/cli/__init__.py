@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import _thread
 import argparse
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 
 from crumb import __version__
 from crumb.cli import demo, models, plan, predict
 from crumb.cli.report import complain, note
-from crumb.errors import CrumbError
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
@@ -20,6 +21,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is 0, 1 (it failed), 2 (it was asked wrongly) or 130 (Ctrl-C)."""
     args = build_parser().parse_args(argv)
     debug = bool(os.environ.get("CRUMB_DEBUG"))
+    sys.unraisablehook = _never_swallow_interrupts
     with warnings.catch_warnings():
         if not debug:
             _warn_in_one_line()
@@ -31,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return INTERRUPTED
         except BrokenPipeError:  # `crumb … | head`: the reader has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        except (CrumbError, ValueError, TypeError, OSError, MemoryError) as error:
+        except Exception as error:
             if debug:
                 raise
             complain(error)
@@ -51,6 +53,14 @@ def build_parser() -> argparse.ArgumentParser:
     for command in (demo, predict, plan, models):
         command.add_to(commands)
     return parser
+
+
+def _never_swallow_interrupts(failure: sys.UnraisableHookArgs) -> None:
+    """Ctrl-C that lands inside a destructor is printed and lost; ask for it again a moment later."""
+    if isinstance(failure.exc_value, KeyboardInterrupt):
+        threading.Timer(0.1, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(failure)
 
 
 def _warn_in_one_line() -> None:
