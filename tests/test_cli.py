@@ -504,7 +504,8 @@ def test_an_interrupt_inside_a_destructor_is_not_lost(monkeypatch, capsys):
     def run(args):
         unlucky = Unlucky()
         del unlucky
-        time.sleep(5)
+        for _ in range(50):
+            time.sleep(0.1)
 
     monkeypatch.setattr(
         "crumb.cli.build_parser", lambda: argparse.Namespace(parse_args=lambda argv: argparse.Namespace(run=run))
