@@ -35,8 +35,9 @@ class ModelCard:
 
 TABPFN_LICENCE = "Prior Labs (Apache-2.0 with attribution)"
 
-# Windows: embedded, rows of its training tables; TabICL, the largest tables of its pre-training (v1) or the
-# range that its authors recommend (v2); TabPFNv2, the limit that its package enforces.
+# Windows: embedded, our own limit (it was trained on tables of up to 1,024 rows: docs/defaults.md); TabICL, the
+# largest tables of its pre-training (v1) or the range that its authors recommend (v2); TabPFNv2, the limit that
+# its package enforces.
 # The paper gives 4,096 for TabICL; neither its package nor its papers have such a limit (docs/method.md).
 CARDS = (
     ModelCard(
