@@ -44,8 +44,10 @@ def test_senseless_context_sizes_are_refused(wrong) -> None:
 
 
 def test_auto_kernel_goes_by_the_cost() -> None:
-    cheap = resolve_kernel("auto", 64, "auto", 1.0, EXACT_KERNEL_VALUES)
-    dear = resolve_kernel("auto", 64, "auto", 1.0, EXACT_KERNEL_VALUES + 1)
+    limit = EXACT_KERNEL_VALUES["cpu"]
+    cheap = resolve_kernel("auto", 64, "auto", 1.0, limit)
+    dear = resolve_kernel("auto", 64, "auto", 1.0, limit + 1)
+    assert resolve_kernel("auto", 64, "auto", 1.0, limit + 1, "cuda").name == "exact"
     assert (cheap.name, cheap.batch) == ("exact", 1)
     assert (dear.name, dear.batch, dear.rff_dim) == ("rff", 10, 64)
     assert resolve_kernel("exact", 64, 7, 1.0, 1e30).batch == 7

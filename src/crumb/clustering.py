@@ -25,7 +25,7 @@ def cluster(points: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray,
     with warnings.catch_warnings():
         # Fewer distinct points than clusters is fine: the empty ones are dropped below.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        centroids = kind(n_clusters, n_init=1, random_state=seed).fit(points).cluster_centers_
+        centroids = kind(n_clusters, n_init=1, random_state=seed % 2**32).fit(points).cluster_centers_
     used, labels = np.unique(nearest_centroid(points, centroids), return_inverse=True)
     return labels.astype(np.int64), centroids[used]
 

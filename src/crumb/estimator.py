@@ -85,15 +85,14 @@ class _Crumb(BaseEstimator):
         validate_data(self, rows, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
         labels = _labels(y)
         check_consistent_length(rows, labels)
-        self._encoder = TableEncoder(self.categorical_features)
-        self._space = SelectionSpace(self.features)
-        rows = self._encoder.fit_transform(rows)
-        self._points = self._space.fit_transform(rows, self._encoder)
-        self._pool = self._label_pool(rows, labels)
-        self._fingerprint = fingerprint(rows)
-        self._backend = self._resolve_backend()
-        self._settings = plan_settings(
-            self._points,
+        encoder, space = TableEncoder(self.categorical_features), SelectionSpace(self.features)
+        rows = encoder.fit_transform(rows)
+        points = space.fit_transform(rows, encoder)
+        pool = self._label_pool(rows, labels)
+        seed = resolve_seed(self.random_state)
+        backend = self._resolve_backend(encoder, pool, seed)
+        settings = plan_settings(
+            points,
             strategy=self.strategy,
             n_clusters=self.n_clusters,
             context_size=self.context_size,
@@ -104,19 +103,21 @@ class _Crumb(BaseEstimator):
             early_stopping=self.early_stopping,
             min_per_class=self.min_per_class,
             device=self.device,
-            random_state=self._seed,
+            random_state=seed,
             n_jobs=self.n_jobs,
             verbose=self.verbose,
-            window=self._backend.window,
+            window=backend.window,
         )
-        self.bandwidth_ = self._settings.bandwidth
-        self.context_size_ = self._settings.n
+        # All at once and last: a fit that fails leaves the estimator as it was.
+        self._encoder, self._space, self._points, self._pool = encoder, space, points, pool
+        self._seed, self._backend, self._settings = seed, backend, settings
+        self._fingerprint = fingerprint(rows, encoder.kinds_, self.features)
+        self.bandwidth_, self.context_size_ = settings.bandwidth, settings.n
 
     def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
         raise NotImplementedError
 
-    def _resolve_backend(self) -> Backend:
-        self._seed = resolve_seed(self.random_state)
+    def _resolve_backend(self, encoder: TableEncoder, pool: Pool, seed: int) -> Backend:
         options = self.model_options if self.model_options is not None else {}
         if not isinstance(options, dict):
             raise InvalidInput(f"model_options must be a dictionary, got {options!r}.")
@@ -127,12 +128,12 @@ class _Crumb(BaseEstimator):
                 n_estimators=positive("n_estimators", self.n_estimators),
                 options=options,
                 device=resolve_device(self.device),
-                seed=self._seed,
+                seed=seed,
                 n_jobs=self.n_jobs,
-                categorical_indices=self._encoder.categorical_indices,
+                categorical_indices=encoder.categorical_indices,
             ),
         )
-        n_classes = self._pool.n_classes
+        n_classes = pool.n_classes
         if n_classes and backend.max_classes and n_classes > backend.max_classes:
             raise InvalidInput(
                 f"The table has {n_classes} classes, but the model {backend.name!r} takes at most "
@@ -145,8 +146,7 @@ class _Crumb(BaseEstimator):
         check_is_fitted(self)
         rows = to_rows(X)
         if isinstance(rows, pd.DataFrame) and not isinstance(self._pool.rows, pd.DataFrame):
-            names = list(rows.columns)
-            rows = to_rows(rows.to_numpy(dtype=object) if len(names) else rows)
+            rows = to_rows(rows.to_numpy(dtype=object))
         elif isinstance(self._pool.rows, pd.DataFrame) and not isinstance(rows, pd.DataFrame):
             validate_data(self, rows, reset=False, skip_check_array=True)
             rows = pd.DataFrame(rows, columns=self._pool.rows.columns)
@@ -159,15 +159,15 @@ class _Crumb(BaseEstimator):
         _, points = self._query(X)
         return self._plan(points)
 
-    def _plan(self, points: np.ndarray) -> Plan:
+    def _plan(self, points: np.ndarray, evidence: bool = True) -> Plan:
         codes = self._pool.y if self._pool.n_classes is not None else None
-        return make_plan(self._points, points, self._settings, self._fingerprint, codes)
+        return make_plan(self._points, points, self._settings, self._fingerprint, codes, evidence)
 
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
         rows, points = self._query(X)
         self._backend.check_output(output)
         if plan is None:
-            plan = self._plan(points)
+            plan = self._plan(points, evidence=False)
             labels = plan.labels
         else:
             plan.check_pool(self._fingerprint)
@@ -290,11 +290,11 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         return Pool(rows, codes, len(self.classes_))
 
     @available_if(_has_proba)
-    def predict_proba(self, X: Any, plan: Plan | None = None) -> np.ndarray:
+    def predict_proba(self, X: Any, *, plan: Plan | None = None) -> np.ndarray:
         """Class probabilities (T, C), columns in the order of ``classes_``."""
         return self._answer(X, Output("proba"), plan)
 
-    def predict(self, X: Any, plan: Plan | None = None) -> np.ndarray:
+    def predict(self, X: Any, *, plan: Plan | None = None) -> np.ndarray:
         """The most probable class of each query."""
         check_is_fitted(self)
         if "proba" in self._backend.outputs:
@@ -338,6 +338,7 @@ class CrumbRegressor(RegressorMixin, _Crumb):
     def predict(
         self,
         X: Any,
+        *,
         output_type: str = "mean",
         quantiles: Sequence[float] | None = None,
         plan: Plan | None = None,

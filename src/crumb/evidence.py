@@ -20,7 +20,11 @@ def trace(problem: Problem, context: np.ndarray, queries: np.ndarray, exact: boo
     similarity = Rbf(problem.kernel.bandwidth) if exact else problem.similarity()
     if not isinstance(similarity, Rbf):
         similarity = similarity.like(points)
-    return similarity.prefix_mmd2(points, problem.tensor(queries)).double().cpu().numpy()
+    return similarity.prefix_mmd2(points, problem.tensor(queries)).cpu().double().numpy()
+
+
+def unmeasured(selection: Selection) -> list[np.ndarray]:
+    return [np.array([np.nan]) for _ in selection.contexts]
 
 
 def measure_traces(problem: Problem, selection: Selection) -> list[np.ndarray]:
@@ -31,7 +35,7 @@ def measure_traces(problem: Problem, selection: Selection) -> list[np.ndarray]:
         for context, queries in zip(selection.contexts, members, strict=True)
     )
     if cost > EVIDENCE_VALUES:
-        return [np.array([np.nan]) for _ in members]
+        return unmeasured(selection)
     return [
         trace(problem, context, problem.queries[queries], exact=True)
         for context, queries in zip(selection.contexts, members, strict=True)
@@ -51,7 +55,7 @@ def measure_support(problem: Problem, selection: Selection) -> tuple[np.ndarray,
     if len(reference) < 2:
         return distance, np.zeros(len(distance), dtype=bool)
     search = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(reference)
-    probes = reference[: min(len(reference), 2_000)]
+    probes = reference[problem.rng("probes").choice(len(reference), min(len(reference), 2_000), replace=False)]
     # A row of the pool is its own nearest neighbour: the second one is the neighbour.
     own = search.kneighbors(probes, n_neighbors=2)[0][:, 1]
     radius = np.quantile(own, SUPPORT_QUANTILE)

@@ -69,6 +69,8 @@ def read_archive(
     try:
         with zipfile.ZipFile(path) as archive:
             about = json.loads(archive.read("about.json"))
+            if not isinstance(about, dict):
+                raise ValueError("about.json is no dictionary")
             if about.get("format") != kind:
                 raise PlanMismatch(f"{path} is a {about.get('format')!r} file, not a {kind!r} file.")
             if about.get("version") != version:
@@ -82,7 +84,7 @@ def read_archive(
             for name, data in content.items()
             if name.endswith(".npy")
         }
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, MemoryError) as error:
         if isinstance(error, PlanMismatch):
             raise
         raise PlanMismatch(f"{path} is not a complete {kind!r} file: it may be truncated.") from error

@@ -67,7 +67,7 @@ def herd(
     t = 0
     while t < budget and len(active):
         chosen = _best(objective, min(batch, budget - t), t, map_blocks)  # (A, B)
-        values = objective.add(chosen, t).double().cpu().numpy()
+        values = objective.add(chosen, t).cpu().double().numpy()
         taken = slice(t, t + chosen.shape[1])
         indices[active, taken], mmd2[active, taken] = chosen.cpu().numpy(), values
         t = taken.stop

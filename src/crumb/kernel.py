@@ -15,8 +15,10 @@ import torch
 from scipy.spatial.distance import pdist
 from torch import Tensor
 
+from crumb.parallel import MapBlocks
+
 BANDWIDTH_SAMPLE = 1_000  # rows of the pool behind the median heuristic: half a million pairs
-BLOCK_CELLS = 1 << 22  # kernel values held at once: 32 MB in float64, whatever N and T are
+BLOCK_CELLS = 1 << 20  # kernel values a thread holds at once: 8 MB in float64, whatever N and T are
 
 
 def median_bandwidth(pool: np.ndarray, rng: np.random.Generator) -> float:
@@ -63,11 +65,11 @@ class Rbf:
         # Rounding can leave a tiny negative squared distance; the kernel never exceeds 1.
         return squared.clamp_(min=0.0).mul_(-0.5 / self.sigma**2).exp_()
 
-    def mean(self, a: Tensor, b: Tensor) -> Tensor:
+    def mean(self, a: Tensor, b: Tensor, map_blocks: MapBlocks = map) -> Tensor:
         """Mean kernel value over all pairs of rows, in blocks."""
         rows = max(1, BLOCK_CELLS // max(1, len(b)))
-        total = sum(self(block, b).sum() for block in a.split(rows))
-        return torch.as_tensor(total) / (len(a) * len(b))
+        sums = map_blocks(lambda start: self(a[start : start + rows], b).sum(), range(0, len(a), rows))
+        return torch.stack(list(sums)).sum() / (len(a) * len(b))
 
     def mmd2(self, a: Tensor, b: Tensor) -> float:
         """Squared MMD between two samples (the biased estimate, as in the paper)."""

@@ -18,6 +18,7 @@ from crumb.kernel import BLOCK_CELLS, RandomFourierFeatures, Rbf, norms
 from crumb.parallel import MapBlocks
 
 CACHE_CELLS = 1 << 18  # scores a block on a CPU: two such arrays stay in its cache
+SINGLE_CELLS = 1 << 25  # cells of an embedding above which it is kept in float32 (128 MB)
 GPU_CELLS = 1 << 26  # scores a block on a GPU, which wants few and large blocks
 
 
@@ -60,7 +61,7 @@ class ExactObjective:
         self.n_pool, self.n_clusters = len(pool), n_clusters
         self.cross = self._cross_terms(queries, labels, map_blocks)  # (A, N), −∞ once a row is taken
         self.within = torch.stack(
-            [kernel.mean(members, members) for members in _by_cluster(queries, labels, n_clusters)]
+            [kernel.mean(members, members, map_blocks) for members in _by_cluster(queries, labels, n_clusters)]
         )  # (A,)  mean κ among the queries of a cluster
         self.redundancy = torch.zeros_like(self.cross)  # (A, N)  Σ κ to the rows chosen before `latest`
         self.latest = torch.empty((n_clusters, 0), dtype=torch.long, device=pool.device)  # (A, B)
@@ -68,15 +69,18 @@ class ExactObjective:
         self.gram_sum = pool.new_zeros(n_clusters)
 
     def _cross_terms(self, queries: Tensor, labels: Tensor, map_blocks: MapBlocks) -> Tensor:
-        sizes = torch.bincount(labels, minlength=self.n_clusters).to(queries)
-        step = max(1, BLOCK_CELLS // len(queries))
+        cross = queries.new_zeros(self.n_clusters, self.n_pool)
+        step = 1 << 10 if self.pool.device.type == "cpu" else 1 << 14  # blocks of step × step kernel values
 
-        def block(start: int) -> Tensor:
+        def fill(start: int) -> None:
             rows = slice(start, start + step)
-            values = self.kernel(queries, self.pool[rows], self.norms[rows])  # (T, b)
-            return cluster_sums(values, labels, self.n_clusters) / sizes[:, None]
+            for some, marks in zip(queries.split(step), labels.split(step), strict=True):
+                values = self.kernel(some, self.pool[rows], self.norms[rows])  # (step, step)
+                cross[:, rows] += cluster_sums(values, marks, self.n_clusters)
 
-        return torch.cat(list(map_blocks(block, range(0, self.n_pool, step))), dim=1)
+        # Blocks write into the one result: many small tensors between large temporaries would fragment memory.
+        list(map_blocks(fill, range(0, self.n_pool, step)))
+        return cross / torch.bincount(labels, minlength=self.n_clusters).to(queries)[:, None]
 
     @property
     def block_rows(self) -> int:
@@ -121,16 +125,20 @@ class RffObjective:
         map_blocks: MapBlocks = map,
     ):
         self.n_pool, self.n_clusters = len(pool), n_clusters
-        step = max(1, BLOCK_CELLS // len(features.phase))
-        starts = range(0, self.n_pool, step)
-        embedded = map_blocks(lambda start: features(pool[start : start + step]), starts)
-        self.embedded = torch.cat(list(embedded))  # (N, D)
-        target = sum(
-            cluster_sums(features(block), marks, n_clusters)
-            for block, marks in zip(queries.split(step), labels.split(step), strict=True)
-        )
+        step, dim = max(1, BLOCK_CELLS // len(features.phase)), len(features.phase)
+        # Large embeddings are kept in single precision: the features are random, their seventh digit means nothing.
+        dtype = torch.float32 if self.n_pool * dim > SINGLE_CELLS else pool.dtype
+        self.embedded = torch.empty(self.n_pool, dim, dtype=dtype, device=pool.device)  # (N, D)
+
+        def embed(start: int) -> None:
+            self.embedded[start : start + step] = features(pool[start : start + step])
+
+        list(map_blocks(embed, range(0, self.n_pool, step)))
+        target = pool.new_zeros(n_clusters, dim)
+        for some, marks in zip(queries.split(step), labels.split(step), strict=True):
+            target += cluster_sums(features(some), marks, n_clusters)
         sizes = torch.bincount(labels, minlength=n_clusters).to(queries)
-        self.target = torch.as_tensor(target) / sizes[:, None]  # (A, D)  mean embedding of each cluster
+        self.target = (target / sizes[:, None]).to(dtype)  # (A, D)  mean embedding of each cluster
         self.chosen_sum = torch.zeros_like(self.target)  # (A, D)
         self.taken = torch.zeros(n_clusters, self.n_pool, dtype=torch.bool, device=pool.device)
 

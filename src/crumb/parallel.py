@@ -8,6 +8,7 @@ and works on them alone. The blocks do not depend on the number of threads, and 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,12 +19,19 @@ from crumb.errors import InvalidInput
 MapBlocks = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
 
 
+# Torch keeps one number of threads for the process and hands it to every new thread. So while any of ours has changed
+# it, "as many as torch may use" is what it was before the first of them did.
+_lock = threading.Lock()
+_changed = 0
+_usual = 0
+
+
 def resolve_jobs(n_jobs: int | None) -> int:
     """How many threads: None means as many as torch may use, −1 all cores, −2 all but one."""
     import torch
 
     if n_jobs is None:
-        return torch.get_num_threads()
+        return _usual if _changed else torch.get_num_threads()
     if not isinstance(n_jobs, int) or isinstance(n_jobs, bool) or n_jobs == 0:
         raise InvalidInput(f"n_jobs must be a whole number other than 0, or None; got {n_jobs!r}.")
     cores = os.cpu_count() or 1
@@ -33,14 +41,20 @@ def resolve_jobs(n_jobs: int | None) -> int:
 @contextmanager
 def torch_threads(n_jobs: int | None) -> Iterator[None]:
     """Run torch with ``n_jobs`` threads (None: as many as it has), then as before."""
+    global _changed, _usual
     import torch
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(resolve_jobs(n_jobs))
+    with _lock:
+        if not _changed:
+            _usual = torch.get_num_threads()
+        _changed += 1
+        torch.set_num_threads(resolve_jobs(n_jobs))
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _lock:
+            _changed -= 1
+            torch.set_num_threads(_usual)
 
 
 @contextmanager

@@ -53,11 +53,15 @@ def save(estimator: Any, path: str | Path) -> None:
     write_archive(path, FORMAT, VERSION, about, arrays, files)
 
 
-def load(path: str | Path) -> Any:
-    """Read a fitted estimator that ``save`` wrote; its answers are those of the saved one."""
+def load(path: str | Path, **changes: Any) -> Any:
+    """Read a fitted estimator that ``save`` wrote; its answers are those of the saved one.
+
+    ``changes`` replace parameters that mean something else on this machine: ``load(path, device="cpu")``, or ``model=``
+    for a checkpoint that lies elsewhere. Open only files that you trust: they name the model that will be loaded.
+    """
     about, arrays, files = read_archive(path, FORMAT, VERSION)
     try:
-        params, y = about["params"], arrays["y"]
+        params, y = {**about["params"], **changes}, arrays["y"]
         if about["task"] == "classification":
             y = np.array(about["classes"], dtype=np.dtype(about["class_dtype"]))[y]
         if "pool.parquet" in files:

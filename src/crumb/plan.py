@@ -17,7 +17,7 @@ FORMAT = "crumb-plan"
 VERSION = 1
 
 
-@dataclass
+@dataclass(eq=False)
 class Plan:
     """Stages 1 and 2, finished: everything that stage 3 needs, and why it came out so.
 
@@ -55,6 +55,21 @@ class Plan:
     pool_fingerprint: str
     pool_size: int
     settings: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n_clusters, n_queries = len(self.contexts), len(self.labels)
+        whole = (
+            len(self.mmd2) == len(self.stop_reasons) == len(self.centroids) == len(self.swapped) == n_clusters > 0
+            and len(self.query_distance) == len(self.outside) == n_queries
+            and _indices(self.labels, n_clusters)
+            and all(_indices(context, self.pool_size) for context in self.contexts)
+        )
+        if not whole:
+            raise PlanMismatch("This plan contradicts itself: its labels, contexts and centroids do not fit together.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The points kept for drawing are the pool: a pickled plan stays small without them."""
+        return {name: value for name, value in vars(self).items() if name not in ("_pool", "_queries")}
 
     @property
     def n_clusters(self) -> int:
@@ -154,8 +169,14 @@ class Plan:
                 pool_size=about["pool_size"],
                 settings=about["settings"],
             )
-        except KeyError as error:
-            raise PlanMismatch(f"{path} is incomplete: it has no {error}.") from error
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, PlanMismatch):
+                raise
+            raise PlanMismatch(f"{path} is incomplete or damaged ({error}).") from error
+
+
+def _indices(values: np.ndarray, limit: int) -> bool:
+    return values.dtype.kind in "iu" and len(values) > 0 and values.min() >= 0 and values.max() < limit
 
 
 def _split(joined: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:

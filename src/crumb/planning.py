@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from sklearn.utils import check_random_state
 
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput
-from crumb.evidence import measure_support, measure_traces, trace
+from crumb.evidence import measure_support, measure_traces, trace, unmeasured
 from crumb.herding import EarlyStopping
 from crumb.kernel import median_bandwidth
 from crumb.parallel import block_threads, resolve_jobs
@@ -93,7 +93,7 @@ def select_contexts(
         verbose=verbose,
     )
     queries = space.transform(encoder.transform(raw_queries))
-    return make_plan(pool, queries, settings, fingerprint(rows), codes)
+    return make_plan(pool, queries, settings, fingerprint(rows, encoder.kinds_, features), codes)
 
 
 @dataclass(frozen=True)
@@ -168,11 +168,16 @@ def make_plan(
     settings: PlanSettings,
     pool_fingerprint: str,
     y: np.ndarray | None = None,
+    evidence: bool = True,
 ) -> Plan:
-    """Stages 1 and 2 for queries and a pool in the selection space; ``y`` holds class codes, if any."""
+    """Stages 1 and 2 for queries and a pool in the selection space; ``y`` holds class codes, if any.
+
+    ``evidence=False`` leaves out what is measured only to be looked at, for plans that nobody will see.
+    """
     strategy, clusters = settings.strategy, min(settings.n_clusters, len(queries))
-    # A pool row costs one kernel value for each chosen row of each cluster, and one for each query.
-    cost = len(pool) * (clusters * settings.n + len(queries))
+    # A pool row costs one kernel value for each chosen row of each cluster and one for each query; the queries of a
+    # cluster cost one for each pair.
+    cost = len(pool) * (clusters * settings.n + len(queries)) + len(queries) ** 2 // clusters
     watched = settings.verbose and isinstance(strategy, MMD)
     # k-means starts from rows by their position. In the order of their values, the order in which queries came
     # changes nothing.
@@ -186,7 +191,9 @@ def make_plan(
             queries[by_value],
             settings.n,
             clusters,
-            resolve_kernel(settings.kernel, settings.rff_dim, settings.herd_batch, settings.bandwidth, cost),
+            resolve_kernel(
+                settings.kernel, settings.rff_dim, settings.herd_batch, settings.bandwidth, cost, settings.device
+            ),
             settings.early_stopping,
             settings.seed,
             settings.device,
@@ -198,13 +205,15 @@ def make_plan(
         if y is not None and strategy.drops_rows and settings.min_per_class:
             swapped = _guard(problem, selection, y, settings.min_per_class)
         if selection.mmd2 is None:
-            selection.mmd2 = measure_traces(problem, selection)
-        distance, outside = measure_support(problem, selection)
+            selection.mmd2 = measure_traces(problem, selection) if evidence else unmeasured(selection)
+        distance, outside = np.full(len(queries), np.nan), np.zeros(len(queries), dtype=bool)
+        if evidence:
+            distance, outside = measure_support(problem, selection)
     came = np.argsort(by_value)  # back to the order in which the queries came
-    labels = selection.labels[came]
-    order = np.argsort(np.unique(labels, return_index=True)[1])  # clusters are numbered as their queries appear
+    used, first, labels = np.unique(selection.labels[came], return_index=True, return_inverse=True)
+    order = used[np.argsort(first)]  # clusters are numbered as their queries appear; those without any are dropped
     return Plan(
-        labels=np.argsort(order)[labels],
+        labels=np.argsort(np.argsort(first))[labels],
         contexts=[np.asarray(selection.contexts[k], dtype=np.int64) for k in order],
         mmd2=[selection.mmd2[k] for k in order],
         stop_reasons=[selection.stop_reasons[k] for k in order],
@@ -263,5 +272,5 @@ def _record(problem: Problem, settings: PlanSettings) -> dict[str, Any]:
         record["herd_batch"] = problem.kernel.batch
         if problem.kernel.name == "rff":
             record["rff_dim"] = problem.kernel.rff_dim
-        record["early_stopping"] = vars(problem.early_stopping) if problem.early_stopping else False
+        record["early_stopping"] = asdict(problem.early_stopping) if problem.early_stopping else False
     return record

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from crumb.errors import InvalidInput
-from crumb.table import Rows, TableEncoder
+from crumb.table import Rows, TableEncoder, texts
 
 MAX_CATEGORIES = 32  # indicators a column
 MAX_INDICATORS = 256  # indicators in all: the width of the space stays bounded however many columns there are
@@ -77,5 +77,4 @@ def default_transformer(encoder: TableEncoder) -> ColumnTransformer:
 def as_text(columns: Rows) -> np.ndarray:
     """Categories by their text, so that mixed types sort and missing values are a category like any other."""
     frame = pd.DataFrame(columns)
-    text = frame.astype(object).map(str)
-    return text.where(frame.notna(), MISSING).to_numpy(dtype=object)
+    return np.column_stack([texts(frame.iloc[:, j], MISSING) for j in range(frame.shape[1])])

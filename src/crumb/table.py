@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from numbers import Real
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -71,13 +72,16 @@ def _check_frame(frame: pd.DataFrame, min_rows: int) -> pd.DataFrame:
     return frame
 
 
-def fingerprint(rows: Rows) -> str:
-    """A checksum of the content of a table, independent of the machine and of the frame's index."""
+def fingerprint(rows: Rows, *about: Any) -> str:
+    """A checksum of the content of a table (and of ``about``), independent of the machine and of the frame's index."""
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(repr(rows.shape).encode())
+    digest.update(repr((rows.shape, *about)).encode())
     if isinstance(rows, pd.DataFrame):
-        about = [(str(name), isinstance(dtype, pd.CategoricalDtype)) for name, dtype in rows.dtypes.items()]
-        digest.update(repr(about).encode())
+        categories = [isinstance(dtype, pd.CategoricalDtype) for dtype in rows.dtypes]
+        digest.update(repr([list(map(str, rows.columns)), categories]).encode())
+        rows = rows.copy(deep=False)
+        for name in [name for name, category in zip(rows.columns, categories, strict=True) if category]:
+            rows[name] = texts(rows[name], None)  # 3 and 3.0 are one category, before and after a trip through a file
         hashed = pd.util.hash_pandas_object(rows, index=False)
         digest.update(np.ascontiguousarray(hashed.to_numpy(dtype=np.uint64)).tobytes())
     else:
@@ -117,15 +121,16 @@ class TableEncoder:
         """Rows whose number and names of columns are known to be those of the pool."""
         if not isinstance(rows, pd.DataFrame):
             return _bounded(rows, self.bounds_)
+        if list(rows.columns) != self.columns_:
+            raise InvalidInput(f"The columns must be those of the training table, in its order: {self.columns_}.")
         columns = {}
         for name, kind, bounds in zip(self.columns_, self.kinds_, self.bounds_, strict=True):
-            column = _encode(rows[name])
             if kind == "empty":  # the pool says nothing about it, so whatever the queries hold means nothing
                 columns[name] = pd.Series(np.nan, index=pd.RangeIndex(len(rows)))
             elif kind == "number":
-                columns[name] = _bounded_column(_to_number(column, name), bounds)
+                columns[name] = _bounded_column(_to_number(_encode(rows[name]), name), bounds)
             else:
-                columns[name] = _to_text(column) if kind == "text" else _to_category(column)
+                columns[name] = _to_text(rows[name]) if kind == "text" else _to_category(rows[name])
         return pd.DataFrame(columns, index=pd.RangeIndex(len(rows)))
 
     @property
@@ -218,22 +223,35 @@ def _kind(column: pd.Series) -> str:
     return "number" if pd.api.types.is_numeric_dtype(column.dtype) else "text"
 
 
+def texts(column: pd.Series, missing: Any) -> np.ndarray:
+    """The values of a column as text, the same for 3, 3.0 and a category of either, with ``missing`` for holes."""
+    codes, values = pd.factorize(column)
+    words = np.array([*(_text(value) for value in values), missing], dtype=object)
+    return words[codes]  # holes have code −1
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value))
+    return f"{value:.0f}" if isinstance(value, Real) and float(value).is_integer() else str(value)
+
+
 def _to_text(column: pd.Series) -> pd.Series:
     """Text with NaN for missing: the encoders of tabicl and scikit-learn take None for a category like any other.
 
     Codes that a file reader took for numbers in the queries become text again.
     """
-    if pd.api.types.is_numeric_dtype(column.dtype):
-        column = column.map(lambda value: f"{value:.0f}" if value % 1 == 0 else str(value), na_action="ignore")
-    return column.astype(object).where(column.notna(), np.nan).reset_index(drop=True)
+    return pd.Series(texts(column, np.nan), dtype=object)
 
 
 def _to_category(column: pd.Series) -> pd.Series:
-    """Categoricals as they are; columns that were declared categories as categoricals."""
+    """Categories of text or numbers as they are, of anything else by their text; other columns as categories."""
     if not isinstance(column.dtype, pd.CategoricalDtype):
-        if pd.api.types.is_numeric_dtype(column.dtype):
-            column = column.astype(np.float64)  # 1 and 1.0 are one category
+        if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype):
+            column = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))  # 1 and 1.0 are one category
         column = column.astype("category")
+    if column.cat.categories.inferred_type not in ("string", "integer", "floating", "empty"):
+        column = pd.Series(texts(column, np.nan), dtype=object).astype("category")
     return column.reset_index(drop=True)
 
 

@@ -8,6 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crumb.errors import CrumbError
+
+EXPECTED = (CrumbError, ValueError, TypeError, OSError, MemoryError)  # anything else is a fault of ours
+
 
 def note(message: str) -> None:
     print(f"crumb: note: {one_line(message)}", file=sys.stderr)
@@ -19,6 +23,8 @@ def complain(error: BaseException) -> None:
         text = f"{error.strerror}: {error.filename}"  # without "[Errno 2]"
     elif isinstance(error, OSError) and error.strerror:
         text = error.strerror
+    if not isinstance(error, EXPECTED):
+        text = f"{type(error).__name__}: {text} (CRUMB_DEBUG=1 shows where)"
     print(f"crumb: error: {one_line(text) or type(error).__name__}", file=sys.stderr)
 
 

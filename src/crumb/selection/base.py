@@ -73,7 +73,8 @@ class Strategy(BaseEstimator, ABC):
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        REGISTRY[cls.name] = cls
+        if "name" in cls.__dict__:  # a subclass without a name of its own must not replace its parent
+            REGISTRY[cls.name] = cls
 
     @abstractmethod
     def select(self, problem: Problem) -> Selection:
