@@ -22,6 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from crumb import MICP, CrumbClassifier, CrumbRegressor, paper_configuration
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput, PlanMismatch
+from crumb.pfn import weights
 
 KNN = KNeighborsClassifier(1)
 
@@ -307,3 +308,58 @@ def test_progress_bars_only_when_asked(capsys: pytest.CaptureFixture[str]) -> No
     shown = capsys.readouterr().err
     assert "herding" in shown
     assert "passes" in shown
+
+
+def test_min_per_class_reaches_the_contexts() -> None:
+    X, y = blobs()
+    y = np.where(np.arange(400) >= 397, "rare", np.where(y == 0, "a", "b"))
+    X = X.copy()
+    X[397:] += 30
+    clf = CrumbClassifier(model=KNN, n_clusters=4, context_size=30).fit(X, y)
+    assert all("rare" in y[context] for context in clf.plan(X[:100]).contexts)
+    bare = CrumbClassifier(model=KNN, n_clusters=4, context_size=30, min_per_class=0).fit(X, y)
+    assert not any("rare" in y[context] for context in bare.plan(X[:100]).contexts)
+
+
+def test_the_model_s_window_caps_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = blobs()
+    cards = [dataclasses.replace(card, window=120) for card in weights.CARDS]
+    monkeypatch.setattr(weights, "CARDS", tuple(cards))
+    with pytest.warns(UserWarning, match="more than the 120 that the model was made for"):
+        clf = CrumbClassifier(context_size=0.5).fit(X, y)
+    assert clf.context_size_ == 120
+    assert CrumbClassifier(strategy="full").fit(X, y).plan(X[:5]).sizes.tolist() == [400]
+
+
+def test_the_seed_reaches_the_ensemble_of_the_network() -> None:
+    X, y = blobs(120)
+    answers = [
+        CrumbClassifier(strategy="full", n_estimators=2, random_state=seed).fit(X, y).predict_proba(X[:9])
+        for seed in (0, 0, 1)
+    ]
+    np.testing.assert_array_equal(answers[0], answers[1])
+    assert np.abs(answers[0] - answers[2]).max() > 1e-5
+
+
+def test_a_fit_that_fails_leaves_the_estimator_as_it_was() -> None:
+    X, y = blobs(100)
+    clf = CrumbClassifier(model=KNN, context_size=20).fit(X, y)
+    before = clf.predict_proba(X[:10])
+    with pytest.raises(InvalidInput, match="Unknown strategy"):
+        clf.set_params(strategy="best").fit(X[:50], y[:50])
+    np.testing.assert_array_equal(clf.predict_proba(X[:10]), before)
+
+
+def test_integer_column_names() -> None:
+    X, y = blobs(100)
+    clf = CrumbClassifier(model=KNN).fit(pd.DataFrame(X), y)
+    assert (clf.predict(pd.DataFrame(X)) == y).all()
+    with pytest.raises(ValueError, match="columns must be those of the training table"):
+        clf.predict(pd.DataFrame(X, columns=range(1, 7)))
+
+
+def test_a_plan_for_another_space_is_refused() -> None:
+    X, y = blobs(100)
+    plan = CrumbClassifier(model=KNN, features=PCA(6)).fit(X, y).plan(X[:20])
+    with pytest.raises(PlanMismatch, match="another pool"):
+        CrumbClassifier(model=KNN).fit(X, y).predict(X[:20], plan=plan)

@@ -195,9 +195,9 @@ def test_senseless_rules_are_refused(wrong: dict) -> None:
         EarlyStopping(**wrong)
 
 
-def test_cluster_sums_both_ways() -> None:
+def test_cluster_sums() -> None:
     values, labels = torch.randn(50, 8, dtype=torch.float64), torch.arange(50) % 4
     expected = torch.stack([values[labels == k].sum(0) for k in range(4)])
     torch.testing.assert_close(cluster_sums(values, labels, 4), expected)
-    member = (labels[None, :] == torch.arange(4)[:, None]).to(values)  # what a GPU does
-    torch.testing.assert_close(member @ values, expected)
+    if torch.cuda.is_available():
+        torch.testing.assert_close(cluster_sums(values.cuda(), labels.cuda(), 4).cpu(), expected)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 
 import numpy as np
@@ -109,6 +110,42 @@ def test_the_file_holds_no_pickle_and_a_plan_is_no_estimator(tmp_path) -> None:
     clf.plan(X).save(tmp_path / "p.crumb")
     with pytest.raises(PlanMismatch, match="'crumb-plan' file"):
         crumb.load(tmp_path / "p.crumb")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.Categorical([3, 10, None, 2] * 15),
+        pd.Categorical([0.5, 1.0, None, 2.0] * 15),
+        pd.Categorical([True, False, None, True] * 15),
+        pd.Categorical(["a", 1, None, 2.5] * 15),
+        pd.cut(np.arange(60), 4),
+        pd.Categorical(pd.to_datetime(["2024-01-01", "2024-01-02", None, "2024-01-03"] * 15)),
+    ],
+    ids=["ints", "floats", "bools", "mixed", "intervals", "dates"],
+)
+def test_categories_of_every_kind_make_the_trip(tmp_path, values) -> None:
+    frame = pd.DataFrame({0: values, 1: np.arange(60.0)})  # column names may be numbers
+    y = np.arange(60) % 2
+    clf = CrumbClassifier(context_size=20, n_clusters=2).fit(frame, y)
+    clf.save(tmp_path / "c.crumb")
+    again = crumb.load(tmp_path / "c.crumb", device="cpu")
+    np.testing.assert_array_equal(again.predict_proba(frame), clf.predict_proba(frame))
+
+
+def test_a_pool_that_was_changed_in_the_file_is_noticed(tmp_path) -> None:
+    X, y = load_iris(return_X_y=True)
+    path = tmp_path / "c.crumb"
+    CrumbClassifier(context_size=30).fit(X, y).save(path)
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    buffer = io.BytesIO()
+    np.save(buffer, X + 1.0)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in content.items():
+            archive.writestr(name, buffer.getvalue() if name == "pool.npy" else data)
+    with pytest.raises(PlanMismatch, match="damaged"):
+        crumb.load(path)
 
 
 def test_unfitted_is_refused(tmp_path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import pickle
 import zipfile
 
 import brute_force
@@ -14,6 +16,8 @@ from hypothesis import strategies as st
 
 from crumb import MICP, MMD, EarlyStopping, Plan, select_contexts
 from crumb.errors import InvalidInput, PlanMismatch
+from crumb.selection import Problem
+from crumb.settings import Kernel
 
 RNG = np.random.default_rng(0)
 POOL, QUERIES = RNG.normal(size=(300, 4)) * [1, 2, 3, 4], RNG.normal(size=(60, 4)) + 0.5
@@ -108,10 +112,71 @@ def test_rff_plans_record_their_settings() -> None:
     assert [len(trace) for trace in plan.mmd2] == [30, 30]
 
 
-def test_same_seed_same_plan_whatever_the_threads() -> None:
-    plans = [select_contexts(POOL, QUERIES, context_size=50, n_jobs=jobs, random_state=3) for jobs in (1, 2, 4)]
+@pytest.mark.parametrize("kernel", ["exact", "rff"])
+def test_same_seed_same_plan_whatever_the_threads(kernel: str) -> None:
+    """Many blocks and a pool larger than the bandwidth's sample, so that every seed and every thread matters."""
+    rng = np.random.default_rng(5)
+    pool, queries = rng.normal(size=(40_000, 2)), rng.normal(size=(50, 2))
+    plans = [
+        select_contexts(pool, queries, context_size=30, kernel=kernel, n_jobs=jobs, random_state=3)
+        for jobs in (1, 2, 4)
+    ]
     for plan in plans[1:]:
+        assert plan.settings["bandwidth"] == plans[0].settings["bandwidth"]
         assert [c.tolist() for c in plan.contexts] == [c.tolist() for c in plans[0].contexts]
+    other = select_contexts(pool, queries, context_size=30, kernel=kernel, random_state=4)
+    assert other.settings["bandwidth"] != plans[0].settings["bandwidth"]
+
+
+def test_the_support_of_an_ordered_pool() -> None:
+    """Dense rows first, sparse rows last: the radius must come from rows of both kinds."""
+    rng = np.random.default_rng(0)
+    pool = np.vstack([rng.normal(size=(3_000, 3)) * 0.01, rng.normal(size=(3_000, 3))])
+    queries = np.vstack([rng.normal(size=(200, 3)) * 0.01, rng.normal(size=(200, 3))])
+    assert select_contexts(pool, queries, context_size=20).outside.mean() < 0.05
+
+
+def test_a_swap_under_random_features_redraws_their_own_trace() -> None:
+    y = np.where(np.arange(300) >= 296, 1, 0)
+    pool = POOL.copy()
+    pool[296:] += 50
+    plan = select_contexts(pool, QUERIES, y_pool=y, n_clusters=2, context_size=30, kernel="rff", herd_batch=5)
+    bare = select_contexts(
+        pool, QUERIES, y_pool=y, n_clusters=2, context_size=30, kernel="rff", herd_batch=5, min_per_class=0
+    )
+    assert plan.swapped.tolist() == [1, 1]
+    for a, b in zip(plan.mmd2, bare.mmd2, strict=True):
+        np.testing.assert_allclose(a[:29], b[:29], atol=1e-12)  # the same estimate up to the row that changed
+        assert a[29] != b[29]
+
+
+def test_many_queries_make_the_exact_kernel_too_dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crumb.settings.EXACT_KERNEL_VALUES", {"cpu": 300 * (2 * 10 + 60), "gpu": 0})
+    few = select_contexts(POOL, QUERIES[:5], n_clusters=2, context_size=10)
+    many = select_contexts(POOL, np.tile(QUERIES, (5, 1)), n_clusters=2, context_size=10)
+    assert (few.settings["kernel"], many.settings["kernel"]) == ("exact", "rff")
+
+
+def test_streams_of_chance_are_independent() -> None:
+    task = Problem(POOL, QUERIES, 10, 2, Kernel("exact", 1.0, 64, 1), seed=1)
+    draws = {
+        purpose: tuple(task.rng(purpose).integers(1000, size=5)) for purpose in ("rff", "uniform", "micp", "voronoi")
+    }
+    assert len(set(draws.values())) == 4
+    assert draws["rff"] == tuple(task.rng("rff").integers(1000, size=5))
+
+
+def test_plans_that_contradict_themselves_are_refused(tmp_path) -> None:
+    plan = select_contexts(POOL, QUERIES, n_clusters=3, context_size=10)
+    for name, wrong in (
+        ("labels", plan.labels + 3),
+        ("contexts", [context - 300 for context in plan.contexts]),
+        ("contexts", [context + 300 for context in plan.contexts]),
+        ("centroids", plan.centroids[:2]),
+    ):
+        with pytest.raises(PlanMismatch, match="contradicts itself"):
+            dataclasses.replace(plan, **{name: wrong})
+    assert len(pickle.dumps(plan)) < 20_000, "the points for drawing stay at home"
 
 
 @pytest.mark.parametrize("strategy", ["mmd", "uniform", "knn", "micp", "centroid", "voronoi", "full"])

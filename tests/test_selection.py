@@ -164,6 +164,11 @@ def test_the_registry_has_the_seven_and_takes_more() -> None:
     with pytest.raises(InvalidInput, match="Unknown strategy"):
         resolve_strategy(MICP)  # the class instead of an object
 
+    class Mine(MICP):
+        """No name of its own: must not take its parent's place."""
+
+    assert type(resolve_strategy("micp")) is MICP
+
     class First(Strategy):
         name = "first"
 

@@ -11,6 +11,7 @@ import pytest
 from scipy import sparse
 
 from crumb.errors import InvalidInput
+from crumb.space import SelectionSpace
 from crumb.table import TableEncoder, fingerprint, to_rows
 
 pl = pytest.importorskip("polars")
@@ -149,6 +150,23 @@ def test_a_column_that_is_empty_in_the_pool_stays_empty() -> None:
     encoder.fit_transform(to_rows(pd.DataFrame({"x": [1.0, 2.0], "e": [None, None]})))
     rows = encoder.transform(to_rows(pd.DataFrame({"x": [1.0], "e": ["text"]})))
     assert np.isnan(rows["e"].to_numpy(dtype=float)).all()
+
+
+@pytest.mark.parametrize(
+    ("pool", "queries"),
+    [
+        (pd.Categorical([3, 10, 2]), [3, 10, 2]),
+        (pd.Categorical([3, 10, 2]), [3.0, 10.0, 2.0]),
+        (pd.Categorical([True, False, True]), [True, False, True]),
+        (np.array([True, "x", 3], dtype=object), np.array([True, "x", 3], dtype=object)),
+    ],
+)
+def test_a_category_is_the_same_in_whatever_type_it_comes(pool, queries) -> None:
+    encoder, space = TableEncoder(), SelectionSpace()
+    points = space.fit_transform(encoder.fit_transform(to_rows(pd.DataFrame({"c": pool}))), encoder)
+    again = space.transform(encoder.transform(to_rows(pd.DataFrame({"c": queries}))))
+    np.testing.assert_array_equal(points, again)
+    assert (points.sum(axis=1) == 1).all()
 
 
 @pytest.mark.parametrize(
