@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
+from scipy.stats import wilcoxon
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 from sklearn.preprocessing import LabelEncoder
 
@@ -59,7 +60,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "context 100, min_per_class 0": {"context_size": 100, "min_per_class": 0},
     "context 100, min_per_class 1": {"context_size": 100},
     "context 100, min_per_class 3": {"context_size": 100, "min_per_class": 3},
-    "kernel rff 64, batch 50": {"kernel": "rff"},
+    "kernel rff 64, batch 50": {"kernel": "rff", "rff_dim": 64, "herd_batch": 50},
     "kernel rff 256, batch 50": {"kernel": "rff", "rff_dim": 256, "herd_batch": 50},
     "kernel rff 256, batch 10": {"kernel": "rff", "rff_dim": 256, "herd_batch": 10},
     "kernel rff 1024, batch 10": {"kernel": "rff", "rff_dim": 1_024, "herd_batch": 10},
@@ -72,6 +73,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "micp": {"strategy": "micp"},
     "paper, n = 1000": {**paper_configuration(), "context_size": 1_000},
 }
+
+
+TESTED = [
+    ("default", "uniform"),
+    ("default", "kernel rff 64, batch 50"),
+    ("default", "kernel rff 256, batch 10"),
+    ("default", "micp"),
+    ("paper, n = 1000", "micp"),
+    ("clusters 40, context 500", "default"),
+]
 
 
 def load(folder: Path, name: str, pool: int, queries: int, seed: int) -> tuple[pd.DataFrame, ...]:
@@ -129,12 +140,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--datasets", type=Path, default=Path("../shared/datasets"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/defaults.json"))
+    parser.add_argument("--report", type=Path, help="only report what a file of results says")
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS))
     parser.add_argument("--tables", nargs="*", default=TABLES)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
+    if options.report:
+        print(report(json.loads(options.report.read_text())))
+        return
     runs = [
         delayed(run)(options.datasets, name, variant, seed, options.device)
         for seed in range(options.seeds)
@@ -153,7 +168,18 @@ def main() -> None:
 def report(records: list[dict[str, Any]]) -> str:
     frame = pd.DataFrame(records)
     columns = ["auc", "log_loss", "accuracy", "plan_s", "pass_s", "mmd2"]
-    return frame.groupby("variant", sort=False)[columns].mean().round(4).to_string()
+    means = frame.groupby("variant", sort=False)[columns].mean()
+    pairs = {name: frame.pivot_table(index=["table", "seed"], columns="variant", values=name) for name in columns[:2]}
+    means.insert(1, "rank", pairs["auc"].rank(axis=1, ascending=False).mean())
+    loss, lines = pairs["log_loss"], [means.round(4).to_string(), ""]
+    for first, second in TESTED:
+        if {first, second} <= set(loss):
+            gap = loss[first] - loss[second]
+            p = wilcoxon(gap).pvalue if gap.any() else 1.0
+            lines.append(
+                f"log-loss, {first} against {second}: {(gap < 0).sum()} wins, {(gap > 0).sum()} losses, p = {p:.2g}"
+            )
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -624,3 +624,28 @@ def test_pictures_of_unknown_kinds_are_refused_before_the_work(crumb, folder):
     status, _, err = crumb(*plan_args("--train", "nowhere.csv", "--picture", "plan.doc"))
     assert status == 1
     assert "must end in .png, .pdf, .svg or .jpg" in err
+
+
+def test_bools_with_gaps_in_features_and_target(crumb, folder):
+    rng = np.random.default_rng(0)
+    flag = rng.random(80) < 0.5
+    table = pd.DataFrame({"flag": flag, "x": rng.normal(size=80), "y": flag})
+    holes = table.astype({"flag": object, "y": object})
+    holes.loc[[3, 5], "flag"] = None
+    holes.loc[[7], "y"] = None
+    holes.to_csv("train.csv", index=False)
+    table.drop(columns="y").to_csv("test.csv", index=False)
+    status, _, err = crumb(
+        "predict",
+        "--train",
+        "train.csv",
+        "--test",
+        "test.csv",
+        "--target",
+        "y",
+        "--out",
+        "out.csv",
+        "--drop-missing-target",
+    )
+    assert status == 0, err
+    assert (pd.read_csv("out.csv")["prediction"].to_numpy() == flag).mean() > 0.9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -283,7 +284,7 @@ def test_bad_input_is_one_clear_sentence() -> None:
         (lambda: CrumbClassifier().fit(X, np.where(y == 0, np.nan, y)), "labels are missing; drop these rows"),
         (lambda: CrumbClassifier().fit(X, [None] * 50), "all labels are missing"),
         (lambda: CrumbClassifier().fit(X, X[:, 0]), "continuous"),
-        (lambda: CrumbClassifier().fit(X, np.array(["a", 1] * 25, dtype=object)), "cannot be mixed"),
+        (lambda: CrumbClassifier().fit(X, np.array(["a", 1] * 25, dtype=object)), "all text, all whole numbers"),
         (lambda: CrumbRegressor().fit(X, ["a"] * 50), "needs numbers as labels"),
         (lambda: CrumbRegressor().fit(X, np.where(y == 0, np.inf, 1.0)), "infinity"),
     ]
@@ -363,3 +364,41 @@ def test_a_plan_for_another_space_is_refused() -> None:
     plan = CrumbClassifier(model=KNN, features=PCA(6)).fit(X, y).plan(X[:20])
     with pytest.raises(PlanMismatch, match="another pool"):
         CrumbClassifier(model=KNN).fit(X, y).predict(X[:20], plan=plan)
+
+
+@pytest.mark.parametrize("labels", [[True, False], [3, 1], ["x", "y"]], ids=["bools", "ints", "text"])
+def test_labels_that_come_as_objects(labels: list) -> None:
+    """What ``dropna`` leaves behind."""
+    X, codes = blobs(100)
+    y = np.array(labels, dtype=object)[codes % 2]
+    clf = CrumbClassifier(model=KNN, context_size=100).fit(X, y)
+    assert clf.classes_.tolist() == sorted(labels)
+    assert (clf.predict(X) == y).all()
+
+
+def test_a_package_s_warning_is_said_once() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"id": [f"u{i}" for i in range(200)], "x": rng.normal(size=200)})
+    clf = CrumbClassifier(n_clusters=4, context_size=60).fit(frame, rng.integers(0, 2, 200))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        clf.predict(frame)
+    texts = [str(warning.message) for warning in caught]
+    assert any("cardinality" in text for text in texts)
+    assert len(texts) == len(set(texts))
+
+
+def test_queries_without_names_are_taken_by_position() -> None:
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    clf = CrumbClassifier(model=KNN).fit(X, y)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        assert (clf.predict(X.to_numpy()) == y).all()
+    mixed = pd.DataFrame({"a": np.arange(40.0), "b": ["x", "y"] * 20})
+    clf = CrumbClassifier(context_size=40).fit(mixed, np.arange(40) % 2)
+    assert clf.predict(mixed.to_numpy(dtype=object)).shape == (40,)
+
+
+def test_a_file_name_is_no_plan() -> None:
+    X, y = blobs(60)
+    with pytest.raises(InvalidInput, match=r"Plan\.load"):
+        CrumbClassifier(model=KNN).fit(X, y).predict(X, plan="plan.crumb")

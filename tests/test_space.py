@@ -10,6 +10,7 @@ import pytest
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import FunctionTransformer
 
+from crumb import select_contexts
 from crumb import space as space_module
 from crumb.errors import InvalidInput
 from crumb.space import MAX_CATEGORIES, MAX_INDICATORS, SelectionSpace
@@ -83,6 +84,22 @@ def test_ones_own_transformer_replaces_it() -> None:
     assert transform(space, encoder, pool[:3]).shape == (3, 2)
     with pytest.raises(InvalidInput, match="features="):
         fitted(pool, features=FunctionTransformer(lambda X: X * np.nan))
+
+
+def test_a_space_far_from_the_origin_is_centred() -> None:
+    """Distances in floating point are exact only near the origin."""
+    rng = np.random.default_rng(0)
+    pool, queries = rng.normal(size=(200, 3)), rng.normal(size=(30, 3))
+    far = FunctionTransformer(lambda X: X + 1e8)
+    near = select_contexts(pool, queries, features=FunctionTransformer(), context_size=20, bandwidth=1.0, n_clusters=2)
+    moved = select_contexts(pool, queries, features=far, context_size=20, bandwidth=1.0, n_clusters=2)
+    np.testing.assert_allclose(near.final_mmd2, moved.final_mmd2, atol=1e-5)
+    assert moved.final_mmd2.min() > -1e-9
+
+
+def test_a_transformer_that_loses_rows_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="one row for each row"):
+        fitted(np.zeros((9, 2)), features=FunctionTransformer(lambda X: X[:5]))
 
 
 def test_very_large_spaces_are_kept_in_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,29 @@ def test_a_column_that_is_empty_in_the_pool_stays_empty() -> None:
     assert np.isnan(rows["e"].to_numpy(dtype=float)).all()
 
 
+def test_times_past_2262_and_arrow_types() -> None:
+    end = dt.date(9999, 12, 31)
+    frame = pd.DataFrame(
+        {
+            "us": pd.Series([np.datetime64("9999-12-31", "us"), np.datetime64("1970-01-02", "us")]),
+            "date": [end, dt.date(1970, 1, 2)],
+            "moment": [dt.datetime(9999, 12, 31), dt.datetime(1970, 1, 2)],
+            "arrow_date": pd.Series([end, dt.date(1970, 1, 2)], dtype="date32[pyarrow]"),
+            "arrow_flag": pd.Series([True, None], dtype="bool[pyarrow]"),
+            "arrow_whole": pd.Series([7, None], dtype="int64[pyarrow]"),
+            "arrow_text": pd.Series(["a", None], dtype="string[pyarrow]"),
+        }
+    )
+    encoder = TableEncoder()
+    rows = encoder.fit_transform(to_rows(frame))
+    days = float((np.datetime64("9999-12-31") - np.datetime64("1970-01-01")).astype(int))
+    for name in ("us", "date", "moment", "arrow_date"):
+        assert rows[name].tolist() == [days, 1.0], name
+    assert rows["arrow_flag"].tolist()[0] == 1.0
+    assert rows["arrow_whole"].tolist()[0] == 7.0
+    assert encoder.kinds_[-1] == "text"
+
+
 @pytest.mark.parametrize(
     ("pool", "queries"),
     [

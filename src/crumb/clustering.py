@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin
+
+from crumb.quiet import quiet
 
 LLOYD_CELLS = 500_000_000  # rows × clusters above which Lloyd's passes take minutes on a CPU
 
@@ -22,9 +22,7 @@ def cluster(points: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray,
     if n_clusters == 1:
         return np.zeros(len(points), dtype=np.int64), points.mean(axis=0, keepdims=True)
     kind = KMeans if len(points) * n_clusters <= LLOYD_CELLS else MiniBatchKMeans
-    with warnings.catch_warnings():
-        # Fewer distinct points than clusters is fine: the empty ones are dropped below.
-        warnings.simplefilter("ignore", ConvergenceWarning)
+    with quiet(category=ConvergenceWarning):  # fewer distinct points than clusters: the empty ones are dropped below
         centroids = kind(n_clusters, n_init=1, random_state=seed % 2**32).fit(points).cluster_centers_
     used, labels = np.unique(nearest_centroid(points, centroids), return_inverse=True)
     return labels.astype(np.int64), centroids[used]

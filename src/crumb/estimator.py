@@ -22,8 +22,8 @@ from crumb.infer import Pool, infer
 from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
 from crumb.plan import Plan
 from crumb.planning import make_plan, plan_settings, resolve_seed
-from crumb.selection import Strategy
-from crumb.settings import positive
+from crumb.selection import Strategy, resolve_strategy
+from crumb.settings import check_bandwidth, positive, resolve_kernel
 from crumb.space import SelectionSpace
 from crumb.table import Rows, TableEncoder, fingerprint, to_rows
 
@@ -81,6 +81,9 @@ class _Crumb(BaseEstimator):
             raise InvalidInput(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
             )
+        resolve_strategy(self.strategy)  # what is misspelt shows before the table is encoded
+        resolve_kernel(self.kernel, self.rff_dim, self.herd_batch, bandwidth=1.0, cost=0)
+        check_bandwidth(self.bandwidth)
         rows = to_rows(X, min_rows=2)
         validate_data(self, rows, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
         labels = _labels(y)
@@ -147,9 +150,9 @@ class _Crumb(BaseEstimator):
         rows = to_rows(X)
         if isinstance(rows, pd.DataFrame) and not isinstance(self._pool.rows, pd.DataFrame):
             rows = to_rows(rows.to_numpy(dtype=object))
-        elif isinstance(self._pool.rows, pd.DataFrame) and not isinstance(rows, pd.DataFrame):
+        elif isinstance(self._pool.rows, pd.DataFrame) and not hasattr(X, "columns"):  # no names: by position
             validate_data(self, rows, reset=False, skip_check_array=True)
-            rows = pd.DataFrame(rows, columns=self._pool.rows.columns)
+            rows = pd.DataFrame(rows).set_axis(self._pool.rows.columns, axis=1)
         validate_data(self, rows, reset=False, skip_check_array=True)
         rows = self._encoder.transform(rows)
         return rows, self._space.transform(rows)
@@ -170,6 +173,8 @@ class _Crumb(BaseEstimator):
             plan = self._plan(points, evidence=False)
             labels = plan.labels
         else:
+            if not isinstance(plan, Plan):
+                raise InvalidInput(f"plan must be a Plan (Plan.load reads one from a file), got {plan!r}.")
             plan.check_pool(self._fingerprint)
             labels = plan.route(points)
         return infer(self._backend, self._pool, plan.contexts, labels, rows, output, self.verbose)
@@ -205,6 +210,8 @@ def _labels(y: Any) -> np.ndarray:
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
     labels = column_or_1d(y, warn=True)
+    if labels.dtype == object:
+        labels = pd.Series(labels).infer_objects().to_numpy()  # True and 1 as they are, not as objects
     missing = int(pd.isna(labels).sum())
     if missing == len(labels) and missing:
         raise InvalidInput("Input y contains NaN: all labels are missing.")
@@ -282,6 +289,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         return self
 
     def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
+        if labels.dtype == object and not all(isinstance(label, str) for label in labels):
+            raise InvalidInput(
+                "Labels must be all text, all whole numbers or all bools; these are mixed or something else."
+            )
         try:
             check_classification_targets(labels)
             self.classes_, codes = np.unique(labels, return_inverse=True)

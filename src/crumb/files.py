@@ -48,7 +48,7 @@ def write_archive(
     files: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write ``about.json``, one ``.npy`` an array and the given files into one zip."""
-    text = json.dumps({"format": kind, "version": version, **about}, indent=1, allow_nan=False)
+    text = json.dumps({"format": kind, "version": version, **about}, indent=1, allow_nan=False, default=_plain)
     with (
         atomic_write(path) as target,
         zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
@@ -60,6 +60,12 @@ def write_archive(
             archive.writestr(f"{name}.npy", buffer.getvalue())
         for name, content in (files or {}).items():
             archive.writestr(name, content)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{value!r} cannot be written to a file without pickle")
 
 
 def read_archive(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -44,9 +43,7 @@ def infer(
     backend.check_output(output)
     passes = distinct_passes(contexts, labels)
     answers: np.ndarray | None = None
-    with warnings.catch_warnings(), progress_bar(len(passes), "passes", verbose) as advance:
-        # A package that warns about the table warns in every pass; once says it all. Users' filters come first.
-        warnings.filterwarnings("once", append=True)
+    with progress_bar(len(passes), "passes", verbose) as advance:
         for one, answer in zip(passes, _answers(backend, pool, passes, queries, output), strict=True):
             if answers is None:
                 answers = np.empty((len(labels), *answer.shape[1:]), dtype=answer.dtype)

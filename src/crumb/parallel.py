@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from numbers import Integral
 from typing import Any
 
 from crumb.errors import InvalidInput
@@ -32,10 +33,10 @@ def resolve_jobs(n_jobs: int | None) -> int:
 
     if n_jobs is None:
         return _usual if _changed else torch.get_num_threads()
-    if not isinstance(n_jobs, int) or isinstance(n_jobs, bool) or n_jobs == 0:
+    if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
         raise InvalidInput(f"n_jobs must be a whole number other than 0, or None; got {n_jobs!r}.")
     cores = os.cpu_count() or 1
-    return min(cores, n_jobs) if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+    return min(cores, int(n_jobs)) if int(n_jobs) > 0 else max(1, cores + 1 + int(n_jobs))
 
 
 @contextmanager

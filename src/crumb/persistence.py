@@ -20,6 +20,7 @@ from crumb.estimator import CrumbClassifier, CrumbRegressor
 from crumb.files import read_archive, write_archive
 from crumb.herding import EarlyStopping
 from crumb.pfn.checkpoint import checksum
+from crumb.pfn.weights import model_names
 from crumb.selection import Strategy
 from crumb.selection.base import REGISTRY
 
@@ -48,6 +49,8 @@ def save(estimator: Any, path: str | Path) -> None:
     else:
         arrays["pool"] = rows
     if estimator._task == "classification":
+        if estimator.classes_.dtype.kind not in "OUbiuf":
+            raise InvalidInput(f"Labels of type {estimator.classes_.dtype} cannot be saved without pickle.")
         about["classes"] = estimator.classes_.tolist()
         about["class_dtype"] = estimator.classes_.dtype.str
     write_archive(path, FORMAT, VERSION, about, arrays, files)
@@ -93,7 +96,8 @@ def _portable_params(estimator: Any) -> dict[str, Any]:
             "A transformer given as features= cannot be saved without pickle: use joblib.dump for files that "
             "stay with you."
         )
-    params["model"] = os.fspath(params["model"])
+    if params["model"] not in model_names():
+        params["model"] = os.path.abspath(params["model"])  # a path must mean the same from another folder
     params["random_state"] = estimator._seed
     if isinstance(params["strategy"], Strategy):
         strategy = params["strategy"]

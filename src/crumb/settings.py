@@ -12,11 +12,10 @@ import numpy as np
 from crumb.errors import InvalidInput
 from crumb.herding import EarlyStopping
 
-# Measured with benchmarks/defaults.py (docs/defaults.md): on two CPU cores the embedded network answers
-# 20 contexts of 1,000 rows in about four seconds.
+# Measured: docs/defaults.md.
 DEFAULT_CONTEXT = 1_000
 RFF_BATCH = 10  # with 256 features as good as the exact kernel there, where the paper's 64 and 50 are not
-# Exact herding costs one kernel value for each (pool row, cluster, chosen row), 3–4 ns on two cores.
+# Exact herding costs one kernel value for each (pool row, cluster, chosen row).
 EXACT_KERNEL_VALUES = {"cpu": 2_000_000_000, "gpu": 100_000_000_000}
 
 

@@ -8,7 +8,6 @@ categories are √2 apart, as far as two independent draws of a standardised num
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from crumb.errors import InvalidInput
+from crumb.quiet import quiet
 from crumb.table import Rows, TableEncoder, texts
 
 MAX_CATEGORIES = 32  # indicators a column
@@ -36,27 +36,29 @@ class SelectionSpace:
 
     def fit_transform(self, rows: Rows, encoder: TableEncoder) -> np.ndarray:
         self.transformer_ = clone(self.features) if self.features is not None else default_transformer(encoder)
-        with warnings.catch_warnings():
-            # An all-missing column has no mean; it becomes a column of zeros, which is what it tells.
-            warnings.filterwarnings("ignore", category=RuntimeWarning)
+        # An all-missing column has no mean; it becomes a column of zeros, which is what it tells.
+        with quiet(category=RuntimeWarning):
             matrix = self.transformer_.fit_transform(rows)
         self.dtype_ = np.float64 if np.size(matrix) <= DOUBLE_CELLS else np.float32
-        return self._checked(matrix)
+        self.centre_ = 0.0
+        matrix = self._checked(matrix, len(rows))
+        # Only distances matter, and they are exact only near the origin: a space of the user's own may lie anywhere.
+        self.centre_ = matrix.mean(axis=0) if self.features is not None else 0.0
+        return matrix - self.centre_ if self.features is not None else matrix
 
     def transform(self, rows: Rows) -> np.ndarray:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Found unknown categories", category=UserWarning)
-            return self._checked(self.transformer_.transform(rows))
+        with quiet("Found unknown categories", UserWarning):
+            return self._checked(self.transformer_.transform(rows), len(rows))
 
-    def _checked(self, matrix: Any) -> np.ndarray:
+    def _checked(self, matrix: Any, n_rows: int) -> np.ndarray:
         matrix = matrix.toarray() if hasattr(matrix, "toarray") else matrix
         matrix = np.ascontiguousarray(matrix, dtype=self.dtype_)
-        if matrix.ndim != 2 or not np.isfinite(matrix).all():
+        if matrix.ndim != 2 or len(matrix) != n_rows or not np.isfinite(matrix).all():
             raise InvalidInput(
                 "The selection space must be a finite matrix with one row for each row of the table; "
                 "check the transformer given as features=."
             )
-        return matrix
+        return matrix - self.centre_ if self.features is not None else matrix
 
 
 def default_transformer(encoder: TableEncoder) -> ColumnTransformer:

@@ -161,6 +161,8 @@ def _encode(column: pd.Series) -> pd.Series:
     """A column as numbers or categories: bool → 0/1, times → days, text stays text."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return column
+    if isinstance(column.dtype, pd.ArrowDtype):
+        column = column.astype(object).where(column.notna(), None)
     if column.dtype == object:
         column = _sharpen(column)
     if column.isna().all():
@@ -181,7 +183,10 @@ def _encode(column: pd.Series) -> pd.Series:
 
 
 def _days(column: pd.Series) -> pd.Series:
-    return (column - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    """Days since 1970, in microseconds first: nanoseconds end in the year 2262, and databases end in 9999."""
+    moments = column.to_numpy().astype("datetime64[us]")
+    days = (moments - np.datetime64(0, "us")) / np.timedelta64(1, "D")
+    return pd.Series(days, index=column.index)
 
 
 def _sharpen(column: pd.Series) -> pd.Series:
@@ -195,10 +200,13 @@ def _sharpen(column: pd.Series) -> pd.Series:
     if all(issubclass(kind, (bool, int, float, Decimal, np.number, np.bool_)) for kind in kinds):
         return column.astype(np.float64)
     if not any(issubclass(kind, (str, bool, int, float)) for kind in kinds):
-        try:
-            return pd.to_datetime(column)  # datetime.date, datetime.datetime
+        try:  # datetime.date, datetime.datetime; in microseconds, which reach the year 9999
+            return pd.Series(column.to_numpy().astype("datetime64[us]"), index=column.index, name=column.name)
         except (TypeError, ValueError):
-            pass
+            try:
+                return pd.to_datetime(column)  # with time zones
+            except (TypeError, ValueError):
+                pass
     return column.map(str, na_action="ignore")
 
 

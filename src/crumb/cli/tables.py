@@ -36,7 +36,7 @@ def load_tables(train: str, test: str, target: str | None, drop_missing_target: 
     if target is not None and target not in pool.columns:
         raise InvalidInput(f"{train} has no column {target!r}{_suggestion(target, list(pool.columns))}")
     # Codes such as "007" are text in a column that holds "A12" as well, also where a file has the codes only.
-    texts = [name for name in pool.columns if pool[name].dtype in (object, "str")]
+    texts = [name for name in pool.columns if _is_text(pool[name])]
     queries = read_table(test, texts)
     y_train = y_test = None
     if target is not None:
@@ -46,6 +46,11 @@ def load_tables(train: str, test: str, target: str | None, drop_missing_target: 
         if not len(pool.columns):
             raise InvalidInput(f"{train} has no column besides the target {target!r}.")
     return Tables(pool, _aligned(queries, list(pool.columns), train, test), y_train, y_test)
+
+
+def _is_text(column: pd.Series) -> bool:
+    """Text, and not bools that a missing value has turned into objects."""
+    return column.dtype in (object, "str") and all(isinstance(value, str) for value in column.dropna())
 
 
 def read_table(path: str, texts: Iterable[str] = ()) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from crumb.parallel import torch_threads
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
 from crumb.pfn.checkpoint import Checkpoint, file_key
 from crumb.pfn.weights import card_for, locate, model_names
+from crumb.quiet import said_once
 
 T = TypeVar("T")
 
@@ -47,6 +48,7 @@ class NetworkBackend(Backend):
     def __init__(self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings):
         self.name, self.path, self.task = name, checkpoint.path, checkpoint.task
         self.window, self.settings = window, settings
+        self._said: set[str] = set()  # warnings of the package that the user has seen
         classification = self.task == "classification"
         self.outputs = ("proba",) if classification else ("mean", "median", "quantiles")
         self.max_classes = checkpoint.max_classes if classification else None
@@ -57,7 +59,7 @@ class NetworkBackend(Backend):
         """One context through the package's estimator."""
 
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
-        with _pass, torch_threads(self.settings.n_jobs):
+        with _pass, said_once(self._said), torch_threads(self.settings.n_jobs):
             return self.run(task, output)
 
     def _check_options(self) -> None:

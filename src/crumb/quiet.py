@@ -1,0 +1,32 @@
+"""Warnings of other packages, held back or said once. Python's filters are global, so one thread at a time."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_lock = threading.RLock()
+
+
+@contextmanager
+def quiet(message: str = "", category: type[Warning] = Warning) -> Iterator[None]:
+    """Hold back warnings of a kind."""
+    with _lock, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message, category)
+        yield
+
+
+@contextmanager
+def said_once(said: set[str]) -> Iterator[None]:
+    """Let each warning through only the first time; ``said`` remembers. A package warns in every pass."""
+    try:
+        with _lock, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        for warning in caught:
+            if str(warning.message) not in said:
+                said.add(str(warning.message))
+                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
