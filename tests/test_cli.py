@@ -488,7 +488,7 @@ def test_interrupting_leaves_nothing_behind(seconds, folder):
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert out == ""
     assert err.splitlines()[-1] == "crumb: interrupted"
     assert "Traceback" not in err

@@ -32,7 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             args.run(args)
             sys.stdout.flush()
         except KeyboardInterrupt:
-            print("crumb: interrupted", file=sys.stderr)
+            print("crumb: interrupted", file=sys.stderr, flush=True)
+            if argv is None:
+                # Everything of ours is cleaned up. Leave now: a second Ctrl-C would end the exit in a traceback, and
+                # Python itself may still count the first as unhandled when it fell into an import.
+                os._exit(INTERRUPTED)
             return INTERRUPTED
         except BrokenPipeError:  # `crumb … | head`: the reader has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
