@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint docs-figures clean
+.PHONY: demo test lint clean
 
 demo: $(STAMP)
 	$(BIN)/crumb demo

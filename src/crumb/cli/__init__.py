@@ -19,8 +19,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status is 0, 1 (it failed), 2 (it was asked wrongly) or 130 (Ctrl-C)."""
-    # Torch's threads spin while they wait for each other. Beside other work that made a prediction ten times slower
-    # than this setting does, which costs nothing on an idle machine (README, "Speed").
+    # Torch's threads spin while they wait for each other: cheap on an idle machine, ruinous beside other work.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     args = build_parser().parse_args(argv)
     debug = bool(os.environ.get("CRUMB_DEBUG"))
