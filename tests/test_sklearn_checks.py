@@ -18,7 +18,7 @@ BY_NATURE = {"check_methods_subset_invariance": TRANSDUCTIVE}
 SMALL = {"context_size": 0.5, "n_clusters": 3, "device": "cpu"}
 
 
-class FrozenClassifier(CrumbClassifier):
+class Frozen:
     """Plans for the pool's own rows once, at fit, and answers every row by that plan."""
 
     def fit(self, X, y):
@@ -29,18 +29,14 @@ class FrozenClassifier(CrumbClassifier):
     def predict(self, X):
         return super().predict(X, plan=getattr(self, "_frozen", None))
 
+
+class FrozenClassifier(Frozen, CrumbClassifier):
     def predict_proba(self, X, plan=None):
         return super().predict_proba(X, plan=plan or getattr(self, "_frozen", None))
 
 
-class FrozenRegressor(CrumbRegressor):
-    def fit(self, X, y):
-        super().fit(X, y)
-        self._frozen = super().plan(X)
-        return self
-
-    def predict(self, X):
-        return super().predict(X, plan=getattr(self, "_frozen", None))
+class FrozenRegressor(Frozen, CrumbRegressor):
+    pass
 
 
 @parametrize_with_checks(
