@@ -1,0 +1,97 @@
+"""From variables to the columns of a table as people keep them: categories, skew, gaps, useless and doubled columns."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from crumb.pretrain.draw import Draw
+from crumb.pretrain.functions import standardise
+
+
+def useless_and_doubled(X: Tensor, draw: Draw) -> Tensor:
+    """Some columns become noise, some noisy copies or mixtures of others."""
+    tables, rows, width = X.shape
+    if width > 1 and draw.chance(0.3):
+        other = X.gather(2, draw.integers(width, tables, 1, width).expand(-1, rows, -1))
+        mixed = standardise(other + draw.between(0, 0.8) * X + draw.between(0, 0.3) * draw.normal(*X.shape))
+        X = torch.where(draw.uniform(tables, 1, width) < draw.between(0, 0.6), mixed, X)
+    if draw.chance(0.35):
+        X = torch.where(draw.uniform(tables, 1, width) < draw.between(0, 0.7), draw.normal(*X.shape), X)
+    return X
+
+
+def skew(X: Tensor, draw: Draw) -> Tensor:
+    """Heavy tails, bounded scales, rounded values and piles of zeros, in some of the columns."""
+    tables, _, width = X.shape
+    for _ in range(draw.whole(0, 3)):
+        kind = draw.whole(0, 6)
+        if kind == 0:
+            warped = torch.exp(draw.log_between(0.3, 1.5) * X.clamp(-5, 5))
+        elif kind == 1:
+            warped = X.sign() * X.abs() ** draw.log_between(0.4, 3)
+        elif kind == 2:
+            warped = torch.erf(X)
+        elif kind == 3:
+            step = draw.log_between(0.05, 1)
+            warped = torch.round(X / step) * step
+        elif kind == 4:
+            warped = (X - draw.between(-0.5, 1)).clamp_min(0)
+        elif kind == 5:
+            warped = X.clamp(draw.between(-2, -0.5), draw.between(0.5, 2))  # readings at the end of a scale
+        else:
+            warped = torch.exp(X.clamp(-5, 5)).round()  # counts
+        X = torch.where(draw.uniform(tables, 1, width) < draw.between(0, 1), standardise(warped), X)
+    return X
+
+
+def categories(X: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+    """The table as it is stored and as it acts: in some columns, integer codes and the effects of the categories.
+
+    The codes of some columns are in the order of the values they stand for, as grades are; the rest are shuffled.
+    """
+    tables, rows, width = X.shape
+    if not draw.chance(0.6):
+        return X, X
+    most = draw.one_of((2, 3, 5, 8, 12, 30, 60), (2, 1.5, 2, 2, 2, 1, 0.7))
+    sizes = 2 + draw.integers(most - 1, tables, width, 1)  # categories of every column
+    place = torch.arange(most, device=X.device)
+    # Cuts at the values of random rows: categories of very different frequency.
+    cuts = X.gather(1, draw.integers(rows, tables, most - 1, width)).transpose(1, 2)  # (G, d, most − 1)
+    cuts = cuts.masked_fill(place[1:] >= sizes, torch.inf).sort(2).values
+    which = torch.searchsorted(cuts.contiguous(), X.transpose(1, 2).contiguous())  # (G, d, n)
+    shuffled = draw.uniform(tables, width, most).masked_fill(place >= sizes, 2.0).argsort(2).argsort(2)
+    ordered = draw.uniform(tables, width, 1) < 0.4
+    codes = torch.where(ordered, which, shuffled.gather(2, which)).transpose(1, 2).float()
+    effects = draw.normal(tables, width, most).gather(2, which).transpose(1, 2)
+    effects = torch.where(ordered.transpose(1, 2), codes, effects)
+    chosen = draw.uniform(tables, 1, width) < draw.one_of((0.2, 0.5, 0.8, 1.0))
+    return torch.where(chosen, codes, X), torch.where(chosen, standardise(effects), X)
+
+
+def gaps(X: Tensor, draw: Draw) -> Tensor:
+    """Missing cells as the package fills them: with the mean of the column, or −1 for a category."""
+    if not draw.chance(0.25):
+        return X
+    tables, rows, width = X.shape
+    rate = draw.uniform(tables, 1, width) ** 2 * draw.between(0, 0.9)
+    rate = rate * (draw.uniform(tables, 1, width) < draw.between(0.1, 1))
+    if draw.chance(0.4):  # cells with large values are missing more often
+        rate = rate * torch.sigmoid(draw.between(-3, 3) * standardise(X)) * 2
+    filling = X.mean(1, keepdim=True) if draw.chance(0.7) else torch.full((), -1.0, device=X.device)
+    return torch.where(draw.uniform(tables, rows, width) < rate, filling, X)
+
+
+def as_the_package_sees(X: Tensor, train: int, draw: Draw) -> Tensor:
+    """tabicl's preparation, fitted on the first ``train`` rows: standardised, outliers pulled in."""
+    known = X[:, :train]
+    mean, spread = known.mean(1, keepdim=True), known.std(1, keepdim=True, correction=0)
+    X = torch.where(spread < 1e-5, draw.normal(*X.shape), (X - mean) / (spread + 1e-6)).clamp(-100, 100)
+    known = X[:, :train]
+    mean, spread = known.mean(1, keepdim=True), known.std(1, keepdim=True)
+    usual = ((known - mean).abs() <= 4 * spread).float()
+    count = usual.sum(1, keepdim=True).clamp_min(2)
+    mean = (known * usual).sum(1, keepdim=True) / count
+    spread = (((known - mean).square() * usual).sum(1, keepdim=True) / (count - 1)).sqrt().clamp_min(1e-6)
+    X = torch.maximum(X, mean - 4 * spread - X.abs().log1p())
+    return torch.minimum(X, mean + 4 * spread + X.abs().log1p())

@@ -1,0 +1,191 @@
+"""The synthetic world: sound, seeded, varied, and prepared as tabicl prepares a table."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from tabicl._sklearn.preprocessing import PreprocessingPipeline
+
+from crumb.pretrain import columns, targets
+from crumb.pretrain.draw import Draw
+from crumb.pretrain.functions import FUNCTIONS, _trees
+from crumb.pretrain.graph import causal_graph, causes
+from crumb.pretrain.prior import Shape, sample
+
+TASKS = ("classification", "regression")
+
+
+@pytest.mark.parametrize("task", TASKS)
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    tables=st.integers(1, 6),
+    rows=st.integers(20, 120),
+    features=st.integers(1, 30),
+    share=st.floats(0.3, 0.9),
+    groups=st.integers(1, 3),
+)
+def test_every_batch_is_sound(task, seed, tables, rows, features, share, groups):
+    train = max(10, int(share * rows))
+    batch = sample(task, Shape(tables, rows, features, train, groups), Draw("cpu", seed))
+    assert batch.X.shape == (tables, rows, features)
+    assert batch.y.shape == (tables, rows)
+    assert batch.weight.shape == (tables, rows - train)
+    assert torch.isfinite(batch.X).all()
+    assert torch.isfinite(batch.y).all()
+    assert batch.X.abs().max() <= 100
+    assert (batch.weight >= 0).all()
+    assert batch.weight.sum() == pytest.approx(1, abs=1e-4) or batch.weight.sum() == 0
+    if task == "classification":
+        for y, weight in zip(batch.y, batch.weight, strict=True):
+            known = y[:train].unique()
+            assert torch.equal(known, torch.arange(len(known)).float())  # as a label encoder leaves them
+            assert (y[train:][weight > 0] < len(known)).all()
+            assert len(known) > 1 or not weight.any()
+            assert len(known) <= 10
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_same_seed_gives_the_same_tables(task):
+    shape = Shape(4, 50, 6, 30, groups=2)
+    first, second = (sample(task, shape, Draw("cpu", 7, 3)) for _ in range(2))
+    assert torch.equal(first.X, second.X)
+    assert torch.equal(first.y, second.y)
+    other = sample(task, shape, Draw("cpu", 7, 4))
+    assert not torch.equal(first.X, other.X)
+
+
+def test_tables_of_a_group_differ():
+    batch = sample("classification", Shape(3, 60, 5, 40), Draw("cpu", 2))
+    assert not torch.allclose(batch.X[0], batch.X[1])
+    assert not torch.allclose(batch.X[1], batch.X[2])
+
+
+def test_the_world_is_varied():
+    """Over some draws: every number of classes, strong imbalance, integer codes, piles and long tails."""
+    counts, rarest, codes, tails = set(), [], 0, 0
+    for seed in range(60):
+        batch = sample("classification", Shape(3, 200, 6, 150), Draw("cpu", seed))
+        for X, y in zip(batch.X, batch.y, strict=True):
+            shares = torch.bincount(y[:150].long()).float() / 150
+            counts.add(len(shares))
+            rarest.append(float(shares.min()))
+            codes += sum(len(column.unique()) <= 12 for column in X.T)
+            tails += int((X.abs() > 4).any())
+    assert {2, 3, 4, 5} <= counts
+    assert max(counts) >= 8
+    assert min(rarest) < 0.03
+    assert codes > 100
+    assert tails > 10
+
+
+@pytest.mark.parametrize(("task", "skill"), [("classification", 0.1), ("regression", 0.3)])
+def test_most_tables_can_be_learnt_from(task, skill):
+    """A forest beats a constant on the typical table; a prior of noise would teach nothing."""
+    gains = []
+    for seed in range(24):
+        batch = sample(task, Shape(1, 500, 8, 400), Draw("cpu", 100 + seed))
+        X, y = batch.X[0].numpy(), batch.y[0].numpy()
+        if not batch.weight.any():
+            continue
+        forest = RandomForestClassifier if task == "classification" else RandomForestRegressor
+        model = forest(30, min_samples_leaf=3, random_state=0).fit(X[:400], y[:400])
+        if task == "regression":
+            gains.append(model.score(X[400:], y[400:]))
+        else:
+            usual = np.mean(y[400:] == np.bincount(y[:400].astype(int)).argmax())
+            gains.append((model.score(X[400:], y[400:]) - usual) / max(1 - usual, 0.02))
+    assert np.median(gains) > skill
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+def test_functions_are_standardised_seeded_and_differ_by_table(function):
+    x = Draw("cpu", 0).normal(3, 200, 4)
+    first, second = (function(x, 5, Draw("cpu", 11)) for _ in range(2))
+    assert first.shape == (3, 200, 5)
+    assert torch.equal(first, second)
+    assert first.mean(1).abs().max() < 1e-3
+    spread = first.std(1)
+    assert ((spread < 1.1) & (spread >= 0)).all()
+    assert spread.median() > 0.9
+    same = function(x[:1].expand(3, -1, -1).contiguous(), 5, Draw("cpu", 11))
+    assert not torch.allclose(same[0], same[1])  # one input, other parameters
+
+
+def test_trees_equal_a_walk_down_each_tree():
+    """Against one tree, row by row, with the same draws."""
+    x = Draw("cpu", 1).normal(2, 50, 3)
+    count, depth = 4, 3
+    values = _trees(x, count, depth, Draw("cpu", 9))
+    draw = Draw("cpu", 9)
+    nodes = 2**depth - 1
+    feature = draw.skewed(3, draw.between(1, 3), 2, count * nodes)
+    where = draw.integers(50, 2, count * nodes)
+    leaves = draw.normal(2, count * 2**depth)
+    if draw.chance(0.5):
+        shrink = 1 - 0.7 * draw.uniform(2, 1, 1)
+        leaves = leaves * shrink.expand(-1, count, 2**depth).cumprod(1).flatten(1)
+    for table in range(2):
+        for tree in range(count):
+            for row in range(50):
+                node = 0
+                for _ in range(depth):
+                    at = tree * nodes + node
+                    f = feature[table, at]
+                    node = 2 * node + 1 + int(x[table, row, f] > x[table, where[table, at], f])
+                expected = leaves[table, tree * 2**depth + node - nodes]
+                assert values[table, row, tree] == expected
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_graph_gives_as_many_variables_as_asked(seed):
+    draw = Draw("cpu", seed)
+    assert causal_graph(2, 30, 17, draw).shape[2] >= 17
+    assert causes(2, 30, 3, draw).shape == (2, 30, 3)
+
+
+def test_categories_are_codes_and_their_effects_follow_them():
+    for seed in range(30):
+        X = Draw("cpu", 1000 + seed).normal(2, 300, 6)
+        stored, acting = columns.categories(X, Draw("cpu", seed))
+        for table in range(2):
+            for j in range(6):
+                if torch.equal(stored[table, :, j], X[table, :, j]):
+                    continue
+                codes, effects = stored[table, :, j], acting[table, :, j]
+                assert torch.equal(codes, codes.round())
+                assert codes.min() >= 0
+                for code in codes.unique():  # one category, one effect
+                    assert effects[codes == code].std(correction=0) < 1e-5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_preparation_is_tabicls(seed):
+    draw = Draw("cpu", seed)
+    X = torch.exp(1.5 * draw.normal(1, 120, 5)) * 3 + 7  # heavy tails, so that outliers are pulled in
+    ours = columns.as_the_package_sees(X, 80, draw)[0].numpy()
+    pipeline = PreprocessingPipeline(normalization_method="none", outlier_threshold=4.0).fit(X[0, :80].double().numpy())
+    np.testing.assert_allclose(ours, pipeline.transform(X[0].double().numpy()), rtol=1e-3, atol=1e-3)
+
+
+def test_missing_cells_are_filled_with_one_value():
+    filled = 0
+    for seed in range(30):
+        X = Draw("cpu", 50 + seed).normal(1, 400, 4)
+        out = columns.gaps(X, Draw("cpu", seed))
+        changed = out != X
+        filled += int(changed.sum())
+        for j in range(4):
+            values = out[0, :, j][changed[0, :, j]]
+            assert len(values.unique()) <= 1
+    assert filled > 100
+
+
+def test_classes_that_only_queries_have_count_for_nothing():
+    y = torch.tensor([[0, 2, 2, 0, 1, 2]])
+    codes, usable = targets._codes_of(y, train=4, count=3)
+    assert codes[0, :4].tolist() == [0, 1, 1, 0]
+    assert usable[0, 4:].tolist() == [False, True]
+    assert codes[0, 5] == 1
