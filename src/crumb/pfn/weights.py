@@ -35,18 +35,17 @@ class ModelCard:
 
 TABPFN_LICENCE = "Prior Labs (Apache-2.0 with attribution)"
 
-# Windows: embedded, our own limit (it was trained on tables of up to 1,024 rows: docs/defaults.md); TabICL, the
-# largest tables of its pre-training (v1) or the range that its authors recommend (v2); TabPFNv2, the limit that
-# its package enforces.
+# Windows: embedded, about the largest tables of its pre-training (docs/model-card.md); TabICL, the same (v1) or the
+# range that its authors recommend (v2); TabPFNv2, the limit that its package enforces.
 # The paper gives 4,096 for TabICL; neither its package nor its papers have such a limit (docs/method.md).
 CARDS = (
     ModelCard(
         "embedded", "classification", "tabicl", "classifier.ckpt", None, 10_000, "BSD-3-Clause",
-        "6f6f115a53469ad2c2c23e374ab18dad22bc0c090ee140f09b82dcebae7db48c",
+        "392992aee240cb4192eb61be6ae9873b8f35ec5c6b68a661ac2899debdef7175",
     ),
     ModelCard(
         "embedded", "regression", "tabicl", "regressor.ckpt", None, 10_000, "BSD-3-Clause",
-        "6b736ce715a19567685793e48b367e9cc5025031e21803fad119b569844731a2",
+        "37feecc12f518a52844d2ed042eb8ae1bda22db5cf2118a57f3bfa5655edea38",
     ),
     ModelCard(
         "tabicl-v1", "classification", "tabicl", "tabicl-classifier-v1-20250208.ckpt", "jingang/TabICL",
