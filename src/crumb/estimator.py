@@ -244,8 +244,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         K, the clusters of queries. ``"auto"``: 20, and 1 for ``"uniform"``. 1 or None: no clustering.
     context_size : int, float or "auto", default="auto"
         The context budget n: rows, or a share of the pool. ``"auto"``: 1,000.
-    kernel : {"auto", "exact", "rff"}, default="auto"
-        The RBF kernel itself or its random Fourier features. ``"auto"``: exact while that takes seconds.
+    kernel : {"auto", "exact", "certified", "rff"}, default="auto"
+        The RBF kernel itself or its random Fourier features. ``"certified"``: the exact kernel on a CPU, herding among
+        few candidates with a proof that other rows could not have been chosen, where the queries of a cluster lie close
+        enough together for it. ``"auto"``: certified, else exact while that takes seconds, else random features.
     rff_dim : int, default=256
         D, the number of random features.
     herd_batch : int or "auto", default="auto"

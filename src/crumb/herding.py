@@ -84,6 +84,15 @@ def herd(
     ]
 
 
+def stop_early(context: Herded, rule: EarlyStopping | None, n: int) -> Herded:
+    """A context that was chosen to the end, cut where early stopping would have ended it: its choices are the same."""
+    watch = _Watch(rule, n, 1)
+    for t in range(1, len(context.indices) + 1):
+        if watch.converged(t, context.mmd2[t - 1 : t]).any():
+            return Herded(context.indices[:t], context.mmd2[:t], "converged")
+    return context
+
+
 def _best(objective: Objective, count: int, t: int, map_blocks: MapBlocks) -> Tensor:
     """The ``count`` lowest scores of every cluster over the whole pool: (A, count) rows."""
     step = max(count, objective.block_rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -201,6 +201,8 @@ def make_plan(
             advance,
         )
         selection = strategy.select(problem)
+        if selection.kernel is not None:
+            problem = replace(problem, kernel=selection.kernel)
         swapped = np.zeros(len(selection.contexts), dtype=np.int64)
         if y is not None and strategy.drops_rows and settings.min_per_class:
             swapped = _guard(problem, selection, y, settings.min_per_class)
@@ -223,7 +225,7 @@ def make_plan(
         swapped=swapped[order],
         pool_fingerprint=pool_fingerprint,
         pool_size=len(pool),
-        settings=_record(problem, settings),
+        settings=_record(problem, settings, selection),
     ).attach(pool, queries)
 
 
@@ -255,7 +257,7 @@ def _guard(problem: Problem, selection: Selection, y: np.ndarray, minimum: int) 
     return swapped
 
 
-def _record(problem: Problem, settings: PlanSettings) -> dict[str, Any]:
+def _record(problem: Problem, settings: PlanSettings, selection: Selection) -> dict[str, Any]:
     """What was decided, for the plan; what does not apply to the strategy is left out."""
     record: dict[str, Any] = {
         "strategy": settings.strategy.name,
@@ -270,6 +272,8 @@ def _record(problem: Problem, settings: PlanSettings) -> dict[str, Any]:
     if isinstance(settings.strategy, MMD):
         record["kernel"] = problem.kernel.name
         record["herd_batch"] = problem.kernel.batch
+        if selection.certificate is not None:
+            record["certificate"] = selection.certificate
         if problem.kernel.name == "rff":
             record["rff_dim"] = problem.kernel.rff_dim
         record["early_stopping"] = asdict(problem.early_stopping) if problem.early_stopping else False

@@ -42,6 +42,7 @@ class Kernel:
     bandwidth: float
     rff_dim: int
     batch: int
+    certify: bool = False  # whether to try exact herding among candidates first (candidates.py)
 
 
 def resolve_context_size(context_size: str | float, n_pool: int, window: int | None = None) -> int:
@@ -73,13 +74,16 @@ def resolve_kernel(
     kernel: str, rff_dim: int, herd_batch: str | int, bandwidth: float, cost: float, device: str = "cpu"
 ) -> Kernel:
     """``cost`` is the number of kernel values that exact herding would need; ``"auto"`` goes by it."""
+    certify = kernel in ("auto", "certified") and device == "cpu" and herd_batch in ("auto", 1)
     if kernel == "auto":
         kernel = "exact" if cost <= EXACT_KERNEL_VALUES["cpu" if device == "cpu" else "gpu"] else "rff"
+    elif kernel == "certified":
+        kernel = "exact"
     elif kernel not in ("exact", "rff"):
-        raise InvalidInput(f"Unknown kernel {kernel!r}: choose 'auto', 'exact' or 'rff'.")
+        raise InvalidInput(f"Unknown kernel {kernel!r}: choose 'auto', 'exact', 'certified' or 'rff'.")
     if herd_batch == "auto":
         herd_batch = 1 if kernel == "exact" else RFF_BATCH
-    return Kernel(kernel, bandwidth, positive("rff_dim", rff_dim), positive("herd_batch", herd_batch))
+    return Kernel(kernel, bandwidth, positive("rff_dim", rff_dim), positive("herd_batch", herd_batch), certify)
 
 
 def resolve_early_stopping(early_stopping: bool | EarlyStopping) -> EarlyStopping | None:

@@ -62,6 +62,8 @@ class Selection:
     contexts: list[np.ndarray]
     stop_reasons: list[str]
     mmd2: list[np.ndarray] | None = None  # traces, where the strategy watched them
+    kernel: Kernel | None = None  # the one that was used, where that is not the one that was asked for
+    certificate: dict[str, int] | None = None  # of exact herding among candidates
 
 
 class Strategy(BaseEstimator, ABC):
