@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from tabicl._sklearn.preprocessing import PreprocessingPipeline
 
-from crumb.pretrain import columns, targets
+from crumb.pretrain import columns, prior, targets
 from crumb.pretrain.draw import Draw
 from crumb.pretrain.functions import FUNCTIONS, _trees
 from crumb.pretrain.graph import causal_graph, causes
@@ -149,10 +149,11 @@ def test_graph_gives_as_many_variables_as_asked(seed):
 def test_categories_are_codes_and_their_effects_follow_them():
     for seed in range(30):
         X = Draw("cpu", 1000 + seed).normal(2, 300, 6)
-        stored, acting = columns.categories(X, Draw("cpu", seed))
+        stored, acting, chosen = columns.categories(X, Draw("cpu", seed))
         for table in range(2):
             for j in range(6):
-                if torch.equal(stored[table, :, j], X[table, :, j]):
+                assert bool(chosen[table, 0, j]) != torch.equal(stored[table, :, j], X[table, :, j])
+                if not chosen[table, 0, j]:
                     continue
                 codes, effects = stored[table, :, j], acting[table, :, j]
                 assert torch.equal(codes, codes.round())
@@ -170,17 +171,47 @@ def test_preparation_is_tabicls(seed):
     np.testing.assert_allclose(ours, pipeline.transform(X[0].double().numpy()), rtol=1e-3, atol=1e-3)
 
 
-def test_missing_cells_are_filled_with_one_value():
-    filled = 0
-    for seed in range(30):
+def test_missing_cells_are_filled_as_tabicl_fills_them():
+    """Numbers with the mean of the training cells that are left, categories with −1."""
+    filled = [0, 0]
+    categorical = torch.tensor([False, True, False, True]).view(1, 1, 4)
+    for seed in range(40):
         X = Draw("cpu", 50 + seed).normal(1, 400, 4)
-        out = columns.gaps(X, Draw("cpu", seed))
-        changed = out != X
-        filled += int(changed.sum())
+        out = columns.gaps(X, categorical, 300, Draw("cpu", seed))
         for j in range(4):
-            values = out[0, :, j][changed[0, :, j]]
-            assert len(values.unique()) <= 1
-    assert filled > 100
+            changed = out[0, :, j] != X[0, :, j]
+            filled[j % 2] += int(changed.sum())
+            left = X[0, :300, j][~changed[:300]]
+            expected = torch.tensor(-1.0) if j % 2 else left.mean()
+            torch.testing.assert_close(out[0, changed, j], expected.expand(int(changed.sum())), rtol=1e-4, atol=1e-5)
+    assert min(filled) > 100
+
+
+def test_useless_columns_are_noise_that_no_target_depends_on():
+    seen = 0
+    for seed in range(40):
+        X = Draw("cpu", 900 + seed).normal(2, 300, 5)
+        out, useless = columns.useless_and_doubled(X, Draw("cpu", seed))
+        for table in range(2):
+            for j in range(5):
+                if useless[table, 0, j]:
+                    seen += 1
+                    together = torch.cat([out[table, :, j : j + 1], X[table]], dim=1)
+                    assert torch.corrcoef(together.T)[0, 1:].abs().max() < 0.3
+    assert seen > 20
+
+
+def test_the_target_is_no_column():
+    """A variable that is a target is not written down as well, or the table would contain its own answer."""
+    draw = Draw("cpu", 3)
+    variables = torch.arange(12.0).expand(3, 5, 12)
+    X, hidden = prior._observed(variables, 7, draw)
+    for table in range(3):
+        columns_of, others = set(X[table, 0].tolist()), hidden[table, 0].tolist()
+        assert len(columns_of) == 7
+        assert columns_of.isdisjoint(others)
+        assert others == sorted(others)
+        assert len(others) == 5
 
 
 def test_classes_that_only_queries_have_count_for_nothing():

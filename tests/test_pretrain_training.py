@@ -1,6 +1,7 @@
 """The training loop: learns, resumes exactly, keeps its state in small safe files, and says what is wrong."""
 
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -89,20 +90,25 @@ def test_a_failed_save_leaves_the_last_state(tmp_path, monkeypatch):
     assert kept[0].step == 2
 
 
-def test_interrupted_keeps_what_was_learnt(tmp_path, monkeypatch):
+def test_interrupted_keeps_what_was_learnt(tmp_path):
+    """Ctrl-C in the middle of a step: the step is finished, then the state is kept."""
     training = Training(tmp_path, "classification", "smoke", 50)
     do_step, seen = training.do_step, []
 
     def interrupted(*args):
         seen.append(1)
         if len(seen) == 4:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
         return do_step(*args)
 
+    interrupted.dtype = do_step.dtype
     training.do_step = interrupted
     with pytest.raises(KeyboardInterrupt):
         training.run(5)
-    assert Training(tmp_path, "classification", "smoke", 50).progress.step == 3
+    again = Training(tmp_path, "classification", "smoke", 50)
+    assert again.progress.step == 4
+    weight = "icl_predictor.decoder.0.weight"
+    assert torch.equal(again.network.state_dict()[weight], training.network.state_dict()[weight])
 
 
 def test_a_folder_of_another_run_is_refused(tmp_path):
@@ -111,6 +117,10 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
         Training(tmp_path, "classification", "smoke", 3)
     with pytest.raises(InvalidInput, match="task = classification"):
         Training(tmp_path, "regression", "smoke", 2)
+    progress = json.loads((tmp_path / "progress.json").read_text())
+    (tmp_path / "progress.json").write_text(json.dumps({**progress, "parts": progress["parts"][:0]}))
+    with pytest.raises(InvalidCheckpoint, match="incomplete"):
+        Training(tmp_path, "classification", "smoke", 2)
     (tmp_path / "progress.json").write_text("{")
     with pytest.raises(InvalidCheckpoint, match="cannot be read"):
         Training(tmp_path, "classification", "smoke", 2)
@@ -124,10 +134,13 @@ def test_a_run_can_continue_from_a_checkpoint(tmp_path):
     assert torch.equal(first.network.state_dict()[weight], second.network.state_dict()[weight])
     assert second.curriculum.rate == first.curriculum.rate / 2
     second.run(5)
-    resumed = Training(tmp_path / "b", "classification", "smoke", 4, start=tmp_path / "a.ckpt")
-    assert torch.equal(resumed.network.state_dict()[weight], second.network.state_dict()[weight])
+    for start in (tmp_path / "a.ckpt", None):  # it need not be said again
+        resumed = Training(tmp_path / "b", "classification", "smoke", 4, start=start)
+        assert torch.equal(resumed.network.state_dict()[weight], second.network.state_dict()[weight])
+        assert resumed.curriculum.rate == second.curriculum.rate
+    second.export(tmp_path / "b.ckpt")
     with pytest.raises(InvalidInput, match="another run \\(start"):
-        Training(tmp_path / "b", "classification", "smoke", 4)
+        Training(tmp_path / "b", "classification", "smoke", 4, start=tmp_path / "b.ckpt")
     with pytest.raises(InvalidCheckpoint, match="not a smoke network for regression"):
         Training(tmp_path / "c", "regression", "smoke", 4, start=tmp_path / "a.ckpt")
 
@@ -146,12 +159,34 @@ def test_schedule():
         assert shape.tables * shape.rows <= MOST_ROWS
         assert shape.tables >= 2
         assert 10 <= shape.train < shape.rows
-    assert max(shape.rows for shape in long) > 5_000
-    assert max(shape.features for shape in short) > 50
-    assert min(shape.features for shape in short) == 1
+    for shapes, stage in ((short, schedule.stages[0]), (long, schedule.stages[1])):  # both ends are there
+        assert max(shape.rows for shape in shapes) > 0.85 * stage.rows[1]
+        assert max(shape.features for shape in shapes) > 0.8 * stage.features[1]
+        assert min(shape.features for shape in shapes) <= stage.features[0] + 1
+    assert max(shape.rows for shape in long) > 8_500
 
 
 def test_command(tmp_path, capsys):
+    asked = ["--task", "regression", "--size", "smoke", "--steps", "3", "--device", "cpu"]
+    folder = ["--resume", str(tmp_path / "s")]
+    assert main([*asked, *folder, "--minutes", "1", "--export", str(tmp_path / "net.ckpt")]) == 0
+    assert "step 3 of 3" in capsys.readouterr().out
+    assert (tmp_path / "net.ckpt").exists()
+    assert main([*asked, *folder, "--seed", "1"]) == 1
+    assert capsys.readouterr().err.startswith("crumb.pretrain: The state in")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--steps", "0"], "at least one step"),
+        (["--seed", "-3"], "a seed from 0 on"),
+        (["--device", "foo"], "Unknown device 'foo'"),
+        (["--start", "nowhere.ckpt"], "no checkpoint file"),
+        (["--resume", "/proc/nowhere/s"], "No such file"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line_before_the_work(wrong, said, tmp_path, capsys):
     asked = [
         "--task",
         "regression",
@@ -164,8 +199,20 @@ def test_command(tmp_path, capsys):
         "--resume",
         str(tmp_path / "s"),
     ]
-    assert main([*asked, "--minutes", "1", "--export", str(tmp_path / "net.ckpt")]) == 0
-    assert "step 3 of 3" in capsys.readouterr().out
-    assert (tmp_path / "net.ckpt").exists()
-    assert main([*asked[:-4], "--device", "cpu", "--resume", str(tmp_path / "s"), "--seed", "1"]) == 1
-    assert capsys.readouterr().err.startswith("crumb.pretrain: The state in")
+    assert main([*asked, *wrong]) == 1
+    error = capsys.readouterr().err.strip()
+    assert said in error
+    assert "\n" not in error.replace("\r", "\n").strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize("wrong", [["--minutes", "0"], ["--minutes", "nan"], ["--minutes", "-1"], ["--resume", ""]])
+def test_impossible_values_are_refused(wrong, tmp_path):
+    with pytest.raises(SystemExit) as refused:
+        main(["--task", "regression", "--resume", str(tmp_path / "s"), *wrong])
+    assert refused.value.code == 2
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit):
+        main(["--task", "regression", "--resume", str(tmp_path / "file")])

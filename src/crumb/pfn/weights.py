@@ -35,8 +35,8 @@ class ModelCard:
 
 TABPFN_LICENCE = "Prior Labs (Apache-2.0 with attribution)"
 
-# Windows: embedded, about the largest tables of its pre-training (docs/model-card.md); TabICL, the same (v1) or the
-# range that its authors recommend (v2); TabPFNv2, the limit that its package enforces.
+# Windows: embedded, a little above the longest tables of its pre-training (docs/model-card.md); TabICL, the longest
+# (v1) or the range that its authors recommend (v2); TabPFNv2, the limit that its package enforces.
 # The paper gives 4,096 for TabICL; neither its package nor its papers have such a limit (docs/method.md).
 CARDS = (
     ModelCard(

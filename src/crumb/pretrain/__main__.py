@@ -13,35 +13,48 @@ from crumb.pretrain import STEPS
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m crumb.pretrain", description=__doc__, allow_abbrev=False)
     parser.add_argument("--task", choices=("classification", "regression"), required=True)
-    parser.add_argument("--resume", type=Path, required=True, metavar="STATE", help="folder of the run; new or begun")
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long this piece may take (default: 10)")
+    parser.add_argument(
+        "--resume", type=_folder, required=True, metavar="STATE", help="folder of the run; new or begun"
+    )
+    parser.add_argument("--minutes", type=_minutes, default=9.0, help="of steps; setting up comes before (default: 9)")
     parser.add_argument("--steps", type=int, default=STEPS, help=f"of the whole schedule (default: {STEPS})")
     parser.add_argument("--start", type=Path, metavar="FILE", help="checkpoint to continue from with a new schedule")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--size", choices=("small", "smoke"), default="small", help="smoke: a toy, for trying it out")
-    parser.add_argument("--device", default=None, help="cuda or cpu (default: cuda where there is one)")
+    parser.add_argument("--device", default="auto", help="auto, cuda or cpu")
     parser.add_argument("--export", type=Path, metavar="FILE", help="write the network as a tabicl checkpoint")
     args = parser.parse_args(argv)
     try:
-        import torch
-
         from crumb.pretrain.training import Training
 
-        device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-        training = Training(args.resume, args.task, args.size, args.steps, args.seed, device, args.start)
+        training = Training(args.resume, args.task, args.size, args.steps, args.seed, args.device, args.start)
         progress = training.run(args.minutes, verbose=True)
-        last = progress.log[-1] if progress.log else {}
-        print(f"{progress.task}: step {progress.step:,} of {progress.steps:,}, {progress.tables:,} tables, {last}")
+        print(f"{progress.task}: step {progress.step:,} of {progress.steps:,}, {progress.tables:,} tables")
+        print(", ".join(f"{name} {value}" for name, value in progress.log[-1].items()))
         if args.export:
             training.export(args.export)
             print(f"wrote {args.export}")
     except KeyboardInterrupt:
-        print(f"crumb.pretrain: interrupted; the state is kept in {args.resume}", file=sys.stderr)
+        kept = f"; the state is kept in {args.resume}" if (args.resume / "progress.json").exists() else ""
+        print(f"crumb.pretrain: interrupted{kept}", file=sys.stderr)
         return 130
     except (CrumbError, OSError) as error:
         print(f"crumb.pretrain: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _folder(text: str) -> Path:
+    if not text.strip() or Path(text).is_file():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a folder")
+    return Path(text)
+
+
+def _minutes(text: str) -> float:
+    minutes = float(text)
+    if not 0 < minutes < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time")
+    return minutes
 
 
 if __name__ == "__main__":

@@ -9,16 +9,15 @@ from crumb.pretrain.draw import Draw
 from crumb.pretrain.functions import standardise
 
 
-def useless_and_doubled(X: Tensor, draw: Draw) -> Tensor:
-    """Some columns become noise, some noisy copies or mixtures of others."""
+def useless_and_doubled(X: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+    """Some columns become noisy copies or mixtures of others, some become noise. Which are noise: (G, 1, d)."""
     tables, rows, width = X.shape
     if width > 1 and draw.chance(0.3):
         other = X.gather(2, draw.integers(width, tables, 1, width).expand(-1, rows, -1))
         mixed = standardise(other + draw.between(0, 0.8) * X + draw.between(0, 0.3) * draw.normal(*X.shape))
         X = torch.where(draw.uniform(tables, 1, width) < draw.between(0, 0.6), mixed, X)
-    if draw.chance(0.35):
-        X = torch.where(draw.uniform(tables, 1, width) < draw.between(0, 0.7), draw.normal(*X.shape), X)
-    return X
+    useless = draw.uniform(tables, 1, width) < (draw.between(0, 0.8) if width > 1 and draw.chance(0.4) else 0.0)
+    return torch.where(useless, draw.normal(*X.shape), X), useless
 
 
 def skew(X: Tensor, draw: Draw) -> Tensor:
@@ -45,14 +44,16 @@ def skew(X: Tensor, draw: Draw) -> Tensor:
     return X
 
 
-def categories(X: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+def categories(X: Tensor, draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
     """The table as it is stored and as it acts: in some columns, integer codes and the effects of the categories.
 
-    The codes of some columns are in the order of the values they stand for, as grades are; the rest are shuffled.
+    Which columns these are comes third (G, 1, d). The codes of some are in the order of the values that they stand for,
+    as grades are; the rest are shuffled.
     """
     tables, rows, width = X.shape
+    chosen = draw.uniform(tables, 1, width) < draw.one_of((0.2, 0.5, 0.8, 1.0))
     if not draw.chance(0.6):
-        return X, X
+        return X, X, torch.zeros_like(chosen)
     most = draw.one_of((2, 3, 5, 8, 12, 30, 60), (2, 1.5, 2, 2, 2, 1, 0.7))
     sizes = 2 + draw.integers(most - 1, tables, width, 1)  # categories of every column
     place = torch.arange(most, device=X.device)
@@ -65,27 +66,29 @@ def categories(X: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
     codes = torch.where(ordered, which, shuffled.gather(2, which)).transpose(1, 2).float()
     effects = draw.normal(tables, width, most).gather(2, which).transpose(1, 2)
     effects = torch.where(ordered.transpose(1, 2), codes, effects)
-    chosen = draw.uniform(tables, 1, width) < draw.one_of((0.2, 0.5, 0.8, 1.0))
-    return torch.where(chosen, codes, X), torch.where(chosen, standardise(effects), X)
+    return torch.where(chosen, codes, X), torch.where(chosen, standardise(effects), X), chosen
 
 
-def gaps(X: Tensor, draw: Draw) -> Tensor:
-    """Missing cells as the package fills them: with the mean of the column, or −1 for a category."""
+def gaps(X: Tensor, categorical: Tensor, train: int, draw: Draw) -> Tensor:
+    """Missing cells as the package fills them: numbers with the mean of the known training cells, categories by −1."""
     if not draw.chance(0.25):
         return X
     tables, rows, width = X.shape
     rate = draw.uniform(tables, 1, width) ** 2 * draw.between(0, 0.9)
     rate = rate * (draw.uniform(tables, 1, width) < draw.between(0.1, 1))
-    if draw.chance(0.4):  # cells with large values are missing more often
+    if draw.chance(0.4):  # large (or small) values are missing more often
         rate = rate * torch.sigmoid(draw.between(-3, 3) * standardise(X)) * 2
-    filling = X.mean(1, keepdim=True) if draw.chance(0.7) else torch.full((), -1.0, device=X.device)
-    return torch.where(draw.uniform(tables, rows, width) < rate, filling, X)
+    missing = draw.uniform(tables, rows, width) < rate
+    known = ~missing[:, :train]
+    mean = (X[:, :train] * known).sum(1, keepdim=True) / known.sum(1, keepdim=True).clamp_min(1)
+    return torch.where(missing, torch.where(categorical, -1.0, mean), X)
 
 
 def as_the_package_sees(X: Tensor, train: int, draw: Draw) -> Tensor:
     """tabicl's preparation, fitted on the first ``train`` rows: standardised, outliers pulled in."""
     known = X[:, :train]
     mean, spread = known.mean(1, keepdim=True), known.std(1, keepdim=True, correction=0)
+    # The package drops columns that are constant in the training rows; here tables keep their width, so noise it is.
     X = torch.where(spread < 1e-5, draw.normal(*X.shape), (X - mean) / (spread + 1e-6)).clamp(-100, 100)
     known = X[:, :train]
     mean, spread = known.mean(1, keepdim=True), known.std(1, keepdim=True)

@@ -15,7 +15,7 @@ TABLES_A_GROUP = 16
 
 @dataclass(frozen=True)
 class Stage:
-    """A family of shapes. Rows and features are drawn log-uniformly, the share of labelled rows uniformly."""
+    """A family of shapes: rows and features spread evenly on a log scale, the share of labelled rows evenly."""
 
     begin: float  # when it joins, as a share of all steps
     rows: tuple[int, int]
@@ -24,12 +24,17 @@ class Stage:
     cells: int  # of a batch, counting the summary tokens of a row as cells
     shapes: int  # how many shapes are drawn; each is recorded once as a CUDA graph
 
-    def draw(self, rng: np.random.Generator, tokens: int) -> Shape:
-        rows, features = (_log_whole(rng, *ends) for ends in (self.rows, self.features))
-        tables = min(self.cells // (rows * (features + tokens)), MOST_ROWS // rows, 256)
-        train = min(max(round(rows * rng.uniform(*self.train)), 10), rows - 5)
-        tables = max(tables, 2)
-        return Shape(tables, rows, features, train, groups=max(1, min(3, tables // TABLES_A_GROUP)))
+    def draw(self, rng: np.random.Generator, tokens: int) -> list[Shape]:
+        """A Latin hypercube: however few shapes there are, both ends of every range are among them."""
+        places = [(rng.permutation(self.shapes) + rng.random(self.shapes)) / self.shapes for _ in range(3)]
+        return [self._shape(rows, features, train, tokens) for rows, features, train in zip(*places, strict=True)]
+
+    def _shape(self, rows_at: float, features_at: float, train_at: float, tokens: int) -> Shape:
+        rows, features = _log_whole(rows_at, *self.rows), _log_whole(features_at, *self.features)
+        train = round(rows * (self.train[0] + train_at * (self.train[1] - self.train[0])))
+        tables = max(2, min(self.cells // (rows * (features + tokens)), MOST_ROWS // rows, 256))
+        groups = max(1, min(3, tables // TABLES_A_GROUP))
+        return Shape(tables, rows, features, min(max(train, 10), rows - 5), groups)
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,7 @@ class Curriculum:
     def shapes(self, seed: int, tokens: int) -> list[list[Shape]]:
         """The shapes of every stage."""
         rng = np.random.default_rng((seed, 1))
-        return [[stage.draw(rng, tokens) for _ in range(stage.shapes)] for stage in self.stages]
+        return [stage.draw(rng, tokens) for stage in self.stages]
 
     def shape_at(self, step: int, seed: int, shapes: list[list[Shape]]) -> Shape:
         """Stages that have begun take turns at random."""
@@ -79,11 +84,12 @@ def _from_scratch(size: str, steps: int) -> Curriculum:
     return Curriculum(
         (
             Stage(0.0, (100, 1_500), (1, 100), (0.3, 0.9), 600_000, shapes=40),
-            Stage(0.6, (1_500, 9_000), (2, 50), (0.7, 0.95), 900_000, shapes=16),
+            Stage(0.6, (1_500, 10_000), (2, 100), (0.7, 0.95), 900_000, shapes=20),
         ),
         steps,
     )
 
 
-def _log_whole(rng: np.random.Generator, low: int, high: int) -> int:
-    return min(high, int(math.exp(rng.uniform(math.log(low), math.log(high + 1)))))
+def _log_whole(place: float, low: int, high: int) -> int:
+    """The whole number at a place between 0 and 1 on the log scale from ``low`` to ``high``."""
+    return min(high, int(math.exp(math.log(low) + place * math.log((high + 1) / low))))

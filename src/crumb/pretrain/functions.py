@@ -132,5 +132,5 @@ FUNCTIONS: tuple[Function, ...] = (linear, mlp, waves, products, forest, prototy
 WEIGHTS = (1.0, 3.0, 2.0, 1.0, 2.5, 0.8)
 
 
-def random_function(draw: Draw) -> Function:
-    return draw.one_of(FUNCTIONS, WEIGHTS)
+def random_function(draw: Draw, weights: tuple[float, ...] = WEIGHTS) -> Function:
+    return draw.one_of(FUNCTIONS, weights)

@@ -1,4 +1,4 @@
-"""Muon for the matrices, AdamW for the rest, written so that a step can be recorded as a CUDA graph.
+"""Muon for the matrices, Adam for the rest, written so that a step can be recorded as a CUDA graph.
 
 Muon: momentum, orthogonalised by a Newton–Schulz iteration. It learns several times faster per step than AdamW on these
 networks. Matrices of one shape are orthogonalised together; everything that is not a matrix lies side by side in one
@@ -48,14 +48,14 @@ class Optimiser:
     @torch.no_grad()
     def step(self) -> None:
         norm = self.gradients.norm()
-        # A batch that overflowed is skipped: its gradients count as zero.
-        factor = torch.where(norm.isfinite(), (LARGEST_NORM / (norm + 1e-6)).clamp_max(1.0), 0.0)
-        self.gradients.nan_to_num_(0.0, 0.0, 0.0).mul_(factor)
-        self._adamw()
+        # A batch that overflowed moves nothing: its gradients count as zero, and the step has no length.
+        self.rate.mul_(norm.isfinite())
+        self.gradients.nan_to_num_(0.0, 0.0, 0.0).mul_((LARGEST_NORM / (norm.nan_to_num() + 1e-6)).clamp_max(1.0))
+        self._adam()
         for shape in self.matrices:
             self._muon(shape)
 
-    def _adamw(self) -> None:
+    def _adam(self) -> None:
         gradient = self.gradients[: len(self.vectors)]
         self.count.add_(1)
         self.first.lerp_(gradient, 1 - BETAS[0])

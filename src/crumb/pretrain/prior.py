@@ -49,21 +49,25 @@ def sample(task: str, shape: Shape, draw: Draw) -> Batch:
 
 def _group(task: str, tables: int, shape: Shape, draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
     variables = causal_graph(tables, shape.rows, shape.features + 1, draw)
-    X = columns.useless_and_doubled(_observed(variables, shape.features, draw), draw)
-    X = columns.skew(X, draw)
-    X, effects = columns.categories(X, draw)
+    X, hidden = _observed(variables, shape.features, draw)
+    X, useless = columns.useless_and_doubled(X, draw)
+    X, effects, categorical = columns.categories(columns.skew(X, draw), draw)
+    world = targets.World(effects * ~useless, variables, hidden)
     make = targets.classes if task == "classification" else targets.numbers
-    y, usable = make(effects, variables, shape.train, draw)
-    X = columns.gaps(X, draw)
+    y, usable = make(world, shape.train, draw)
+    X = columns.gaps(X, categorical, shape.train, draw)
     return columns.as_the_package_sees(X, shape.train, draw), y, usable
 
 
-def _observed(variables: Tensor, features: int, draw: Draw) -> Tensor:
-    """The variables that someone wrote down, in any order."""
+def _observed(variables: Tensor, features: int, draw: Draw) -> tuple[Tensor, Tensor]:
+    """The variables that someone wrote down, in any order, and the others, in the order of the graph."""
     tables, rows, count = variables.shape
     if draw.chance(0.3):  # what was measured together belongs together
         start = draw.integers(count - features + 1, tables, 1)
         chosen = start + draw.subset(tables, features, features)
     else:
         chosen = draw.subset(tables, count, features)
-    return variables.gather(2, chosen.unsqueeze(1).expand(-1, rows, -1))
+    written = torch.zeros(tables, count, dtype=torch.long, device=variables.device).scatter(1, chosen, 1)
+    others = written.argsort(dim=1, stable=True)[:, : count - features]
+    X, hidden = (variables.gather(2, which.unsqueeze(1).expand(-1, rows, -1)) for which in (chosen, others))
+    return X, hidden

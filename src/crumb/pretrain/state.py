@@ -31,6 +31,7 @@ class Progress:
     cells: int = 0
     seconds: float = 0.0
     pieces: int = 0
+    saves: int = 0
     devices: list[str] = field(default_factory=list)
     log: list[dict[str, float]] = field(default_factory=list)
     parts: list[str] = field(default_factory=list)
@@ -39,17 +40,16 @@ class Progress:
 def save(folder: Path, progress: Progress, tensors: dict[str, Tensor]) -> None:
     """New parts beside the old, then the progress that names them, then the old parts go: never a mixture."""
     folder.mkdir(parents=True, exist_ok=True)
-    old = set(folder.glob("part-*.pt"))
-    progress.parts = []
+    old, progress.parts = progress.parts, []
+    progress.saves += 1
     for number, part in enumerate(_split(tensors)):
-        name = f"part-{progress.step}-{number}.pt"
-        with atomic_write(folder / name) as file:
+        progress.parts.append(f"part-{progress.saves}-{number}.pt")
+        with atomic_write(folder / progress.parts[-1]) as file:
             torch.save(part, file)
-        progress.parts.append(name)
     with atomic_write(folder / "progress.json") as file:
         file.write(json.dumps(asdict(progress), indent=1).encode())
-    for path in old - {folder / name for name in progress.parts}:
-        path.unlink()
+    for name in old:
+        (folder / name).unlink(missing_ok=True)
 
 
 def load(folder: Path) -> tuple[Progress, dict[str, Tensor]] | None:
@@ -63,16 +63,15 @@ def load(folder: Path) -> tuple[Progress, dict[str, Tensor]] | None:
         for name in progress.parts:
             tensors |= torch.load(folder / name, map_location="cpu", weights_only=True)
     except Exception as error:  # truncated, foreign, or a part is missing
-        raise InvalidCheckpoint(
-            f"The training state in {folder} cannot be read ({error}); start in a new folder."
-        ) from error
+        raise InvalidCheckpoint(f"The training state in {folder} cannot be read: start in a new folder.") from error
     return progress, tensors
 
 
 def export(path: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> None:
     """A checkpoint in tabicl's format. Matrices in bfloat16: half the file, and less than the noise of the training."""
     kept = {
-        name: w.to(torch.bfloat16) if w.is_floating_point() and w.numel() > 4096 else w for name, w in weights.items()
+        name: (w.to(torch.bfloat16) if w.is_floating_point() and w.numel() > 4096 else w).cpu()
+        for name, w in weights.items()
     }
     with atomic_write(path) as file:
         torch.save({"config": config, "state_dict": kept}, file)

@@ -2,55 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from crumb.pretrain.draw import Draw
-from crumb.pretrain.functions import (
-    Function,
-    forest,
-    linear,
-    mlp,
-    products,
-    prototypes,
-    random_function,
-    standardise,
-    waves,
-)
+from crumb.pretrain.functions import linear, random_function, standardise
+
+WEIGHTS = (1.0, 3.0, 2.0, 0.7, 3.0, 0.5)  # of the functions: a target is a tree more often than a variable is
 
 
-def signal(effects: Tensor, variables: Tensor, width: int, draw: Draw) -> Tensor:
-    """(G, n, width) what the target depends on: the columns, all variables of the graph, or a variable itself."""
-    tables, rows, _ = effects.shape
-    kind = draw.one_of(("columns", "variables", "itself"), (0.6, 0.2, 0.2))
-    if kind == "itself" and variables.shape[2] >= width:
-        late = min(variables.shape[2], max(width, 1 + variables.shape[2] // draw.whole(1, 3)))
-        chosen = draw.subset(tables, late, width) + variables.shape[2] - late
-        return variables.gather(2, chosen.unsqueeze(1).expand(-1, rows, -1))
-    source = effects if kind == "columns" else variables
-    value = _target_function(draw)(source, width, draw)
+@dataclass(frozen=True)
+class World:
+    """What a target can depend on."""
+
+    effects: Tensor  # (G, n, d) the columns as they act; those that are noise are zero
+    variables: Tensor  # (G, n, M) all variables of the graph
+    hidden: Tensor  # (G, n, M − d) those that are not columns
+
+
+def signal(world: World, width: int, draw: Draw) -> Tensor:
+    """(G, n, width) a function of the columns, of all variables of the graph, or a variable that is no column."""
+    kind = draw.one_of(("columns", "variables", "hidden"), (0.6, 0.2, 0.2))
+    tables, rows, count = world.hidden.shape
+    if kind == "hidden" and count >= width:
+        late = min(count, max(width, 1 + count // draw.whole(1, 3)))
+        chosen = draw.subset(tables, late, width) + count - late
+        return world.hidden.gather(2, chosen.unsqueeze(1).expand(-1, rows, -1))
+    source = world.effects if kind == "columns" else world.variables
+    value = random_function(draw, WEIGHTS)(source, width, draw)
     if draw.chance(0.3):  # a simple trend with something more complicated on top
         value = standardise(value + draw.between(0.2, 2) * linear(source, width, draw))
     return value
 
 
-def _target_function(draw: Draw) -> Function:
-    return draw.one_of((linear, mlp, waves, products, forest, prototypes), (1.0, 3.0, 2.0, 0.7, 3.0, 0.5))
-
-
-def classes(effects: Tensor, variables: Tensor, train: int, draw: Draw) -> tuple[Tensor, Tensor]:
+def classes(world: World, train: int, draw: Draw) -> tuple[Tensor, Tensor]:
     """Class codes (G, n), and which rows can be learnt from (G, n).
 
     As in a table that is handed to the package, the classes among the first ``train`` rows are 0 … C−1. A class that
     only later rows have cannot be predicted; those rows count for nothing, and neither do tables of a single class.
     """
-    tables, rows, _ = effects.shape
+    tables, rows, _ = world.effects.shape
     count = draw.one_of((2, 3, 4, 5, 6, 7, 8, 10), (8, 2, 2, 2, 1, 1, 1, 2))
     kind = draw.one_of(("cuts", "scores", "blocks"), (0.45, 0.4, 0.15))
     if kind == "scores":
-        y = _highest_score(signal(effects, variables, count, draw), draw)
+        y = _highest_score(signal(world, count, draw), draw)
     else:
-        value = signal(effects, variables, 1, draw)[..., 0]
+        value = signal(world, 1, draw)[..., 0]
         if draw.chance(0.7):
             value = value + draw.log_between(0.01, 1.5) * draw.normal(tables, rows)
         y = _cut(value, count, draw) if kind == "cuts" else _blocks(value, count, draw)
@@ -95,15 +94,15 @@ def _codes_of(y: Tensor, train: int, count: int) -> tuple[Tensor, Tensor]:
     return codes.float(), usable
 
 
-def numbers(effects: Tensor, variables: Tensor, train: int, draw: Draw) -> tuple[Tensor, Tensor]:
+def numbers(world: World, train: int, draw: Draw) -> tuple[Tensor, Tensor]:
     """Numbers (G, n), standardised by the first ``train`` rows as the package does, and which rows count (G, n)."""
-    tables, rows, _ = effects.shape
-    y = signal(effects, variables, 1, draw)[..., 0]
+    tables, rows, _ = world.effects.shape
+    y = signal(world, 1, draw)[..., 0]
     if draw.chance(0.75):
         noise = draw.log_between(3e-3, 1.0) * draw.normal(tables, rows)
         if draw.chance(0.25):  # another spread here than there
             noise = noise * torch.exp(
-                draw.between(0.3, 1) * random_function(draw)(effects, 1, draw)[..., 0].clamp(-3, 3)
+                draw.between(0.3, 1) * random_function(draw)(world.effects, 1, draw)[..., 0].clamp(-3, 3)
             )
         if draw.chance(0.2):  # now and then far off
             noise = noise * torch.where(draw.uniform(tables, rows) < 0.05, 5.0, 1.0)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from crumb.devices import resolve_device
 from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.pfn.checkpoint import checksum, read_checkpoint
 from crumb.pretrain import STEPS, state
@@ -38,18 +41,19 @@ class Training:
         device: str = "cpu",
         start: Path | None = None,
     ):
-        self.folder, self.device = folder, torch.device(device)
+        if steps < 1 or seed < 0:
+            raise InvalidInput(f"A run needs at least one step and a seed from 0 on, got {steps} and {seed}.")
+        self.folder, self.device = folder, torch.device(resolve_device(device))
         asked = Progress(task, size, seed, steps, configuration(task, size), checksum(start) if start else None)
         kept = state.load(folder)
         self.progress = asked if kept is None else _same_run(kept[0], asked, folder)
-        self.network = build(self.progress.config, seed).to(self.device)
+        self.network = build(self.progress.config, seed)
         if kept is None and start is not None:
             self.network.load_state_dict(_weights_of(start, asked))
-        self.optimiser = Optimiser(self.network.parameters())
+        self.optimiser = Optimiser(self.network.to(self.device).parameters())
         if kept is not None:
-            self.network.load_state_dict(_named("w.", kept[1]))
-            self.optimiser.load(_named("o.", kept[1]))
-        self.curriculum: Curriculum = curriculum(size, steps, continued=start is not None)
+            self._load(kept[1])
+        self.curriculum: Curriculum = curriculum(size, steps, continued=self.progress.start is not None)
         self.shapes = self.curriculum.shapes(seed, self.network.row_num_cls)
         self.do_step = EagerSteps(self.network, self.optimiser)
         if self.device.type == "cuda":
@@ -57,19 +61,29 @@ class Training:
             torch.backends.cuda.matmul.allow_tf32 = False  # the cells enter in float32
             self.do_step = RecordedSteps(self.network, self.optimiser, block=compiled_block())
 
+    def _load(self, tensors: dict[str, Tensor]) -> None:
+        try:
+            self.network.load_state_dict(_named("w.", tensors))
+            self.optimiser.load(_named("o.", tensors))
+        except (RuntimeError, KeyError) as error:
+            raise InvalidCheckpoint(
+                f"The training state in {self.folder} is incomplete: start in a new folder."
+            ) from error
+
     def run(self, minutes: float, verbose: bool = False) -> Progress:
         """Train until the schedule or the minutes are over, whichever is first; the state is kept either way."""
+        if self.progress.step == 0:
+            self.save()  # a folder that cannot be written to shows before the work, not after it
         self.progress.pieces += 1
         self.progress.devices.append(_name(self.device))
-        with progress_bar(self.progress.steps - self.progress.step, self.progress.task, verbose) as advance:
-            try:
-                self._run(minutes, advance)
-            except KeyboardInterrupt:
-                self.save()
-                raise
+        with (
+            interrupts_wait() as interrupted,
+            progress_bar(self.progress.steps - self.progress.step, self.progress.task, verbose) as advance,
+        ):
+            self._run(minutes, advance, interrupted)
         return self.progress
 
-    def _run(self, minutes: float, advance: Callable[[int], object]) -> None:
+    def _run(self, minutes: float, advance: Callable[[int], object], interrupted: Callable[[], bool]) -> None:
         progress, losses = self.progress, []
         started = logged = saved = time.monotonic()
         before = progress.seconds
@@ -81,7 +95,7 @@ class Training:
             advance(1)
             now = time.monotonic()
             progress.seconds = before + now - started
-            last = progress.step == progress.steps or now - started > 60 * minutes
+            last = progress.step == progress.steps or now - started > 60 * minutes or interrupted()
             keep = last or now - saved > SAVE_SECONDS
             if keep or now - logged > LOG_SECONDS:
                 self._log(losses, validate=keep)
@@ -151,7 +165,8 @@ class Training:
 
 
 def _same_run(kept: Progress, asked: Progress, folder: Path) -> Progress:
-    names = ("task", "size", "seed", "steps", "start")
+    """A run goes on as it began; where it started from need not be said again."""
+    names = ("task", "size", "seed", "steps", "start") if asked.start else ("task", "size", "seed", "steps")
     differ = [name for name in names if getattr(kept, name) != getattr(asked, name)]
     if differ:
         found = ", ".join(f"{name} = {getattr(kept, name)}" for name in differ)
@@ -168,6 +183,23 @@ def _weights_of(path: Path, asked: Progress) -> dict[str, Tensor]:
 
 def _named(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C is noted, asked for between two steps, and raised at the end: a step is done whole or not at all."""
+    seen: list[int] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    except ValueError:  # not the main thread, which alone gets signals
+        yield lambda: False
+        return
+    try:
+        yield lambda: bool(seen)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if seen:
+        raise KeyboardInterrupt
 
 
 def _name(device: torch.device) -> str:
