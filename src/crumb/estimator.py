@@ -23,7 +23,7 @@ from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
 from crumb.plan import Plan
 from crumb.planning import make_plan, plan_settings, resolve_seed
 from crumb.selection import Strategy, resolve_strategy
-from crumb.settings import check_bandwidth, positive, resolve_kernel
+from crumb.settings import cache_bytes, check_bandwidth, positive, resolve_kernel
 from crumb.space import SelectionSpace
 from crumb.table import Rows, TableEncoder, fingerprint, to_rows
 
@@ -52,6 +52,7 @@ class _Crumb(BaseEstimator):
         min_per_class: int = 1,
         n_estimators: int = 1,
         model_options: dict[str, Any] | None = None,
+        cache_size: float = 500,
         device: str = "auto",
         random_state: Any = 0,
         n_jobs: int | None = None,
@@ -71,6 +72,7 @@ class _Crumb(BaseEstimator):
         self.min_per_class = min_per_class
         self.n_estimators = n_estimators
         self.model_options = model_options
+        self.cache_size = cache_size
         self.device = device
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -134,6 +136,7 @@ class _Crumb(BaseEstimator):
                 seed=seed,
                 n_jobs=self.n_jobs,
                 categorical_indices=encoder.categorical_indices,
+                cache_bytes=cache_bytes(self.cache_size),
             ),
         )
         n_classes = pool.n_classes
@@ -171,13 +174,14 @@ class _Crumb(BaseEstimator):
         self._backend.check_output(output)
         if plan is None:
             plan = self._plan(points, evidence=False)
-            labels = plan.labels
+            labels, again = plan.labels, False
         else:
             if not isinstance(plan, Plan):
                 raise InvalidInput(f"plan must be a Plan (Plan.load reads one from a file), got {plan!r}.")
             plan.check_pool(self._fingerprint)
             labels = plan.route(points)
-        return infer(self._backend, self._pool, plan.contexts, labels, rows, output, self.verbose)
+            again = True
+        return infer(self._backend, self._pool, plan.contexts, labels, rows, output, self.verbose, again)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file without pickle; ``crumb.load`` reads it."""
@@ -266,6 +270,9 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         Ensemble members of the PFN. The cost of a prediction is proportional to it.
     model_options : dict or None, default=None
         Further arguments for the estimator of the PFN's package.
+    cache_size : float, default=500
+        Megabytes that may be kept of contexts (TabICL and the embedded model) when a frozen ``plan`` is passed, so that
+        the next queries with that plan cost only themselves. 0 keeps nothing.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
     random_state : int, RandomState, Generator or None, default=0
     n_jobs : int or None, default=None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -38,13 +39,14 @@ def infer(
     queries: Rows,
     output: Output,
     verbose: int = 0,
+    again: bool = False,
 ) -> np.ndarray:
-    """Answers (T, …) for all queries."""
+    """Answers (T, …) for all queries. ``again``: the same contexts will be asked again."""
     backend.check_output(output)
     passes = distinct_passes(contexts, labels)
     answers: np.ndarray | None = None
     with progress_bar(len(passes), "passes", verbose) as advance:
-        for one, answer in zip(passes, _answers(backend, pool, passes, queries, output), strict=True):
+        for one, answer in zip(passes, _answers(backend, pool, passes, queries, output, again), strict=True):
             if answers is None:
                 answers = np.empty((len(labels), *answer.shape[1:]), dtype=answer.dtype)
             answers[one.queries] = answer
@@ -66,10 +68,12 @@ def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass
     return [Pass(context, np.sort(np.concatenate(members))) for context, members in shared.values()]
 
 
-def _answers(backend: Backend, pool: Pool, passes: list[Pass], queries: Rows, output: Output) -> Iterator[np.ndarray]:
+def _answers(
+    backend: Backend, pool: Pool, passes: list[Pass], queries: Rows, output: Output, again: bool
+) -> Iterator[np.ndarray]:
     """One answer a pass, in order; contexts that teach nothing are answered without the model."""
     asked = [_teaches(backend, pool, one.context) for one in passes]
-    tasks = (_task(pool, one, queries) for one, ask in zip(passes, asked, strict=True) if ask)
+    tasks = (_task(pool, one, queries, again) for one, ask in zip(passes, asked, strict=True) if ask)
     answers = iter(backend.predict_contexts(tasks, output))
     for one, ask in zip(passes, asked, strict=True):
         y = pool.y[one.context]
@@ -80,11 +84,12 @@ def _answers(backend: Backend, pool: Pool, passes: list[Pass], queries: Rows, ou
             yield np.broadcast_to(answer, (len(one.queries), *answer.shape))
 
 
-def _task(pool: Pool, one: Pass, queries: Rows) -> ContextTask:
+def _task(pool: Pool, one: Pass, queries: Rows, again: bool) -> ContextTask:
     y = pool.y[one.context]
     if pool.n_classes is not None:
         y = np.unique(y, return_inverse=True)[1]  # 0 … C−1 of this context, none missing
-    return ContextTask(_take(pool.rows, one.context), y, _take(queries, one.queries))
+    key = hashlib.sha256(one.context.tobytes()).digest() if again else None
+    return ContextTask(_take(pool.rows, one.context), y, _take(queries, one.queries), key)
 
 
 def _teaches(backend: Backend, pool: Pool, context: np.ndarray) -> bool:

@@ -103,6 +103,13 @@ def check_bandwidth(bandwidth: str | float) -> str | float:
     raise InvalidInput(f"bandwidth must be 'median' or a positive number (σ), got {bandwidth!r}.")
 
 
+def cache_bytes(megabytes: float) -> int:
+    """``cache_size`` in bytes."""
+    if isinstance(megabytes, Real) and not isinstance(megabytes, bool) and 0 <= megabytes < float("inf"):
+        return int(megabytes * 1e6)
+    raise InvalidInput(f"cache_size must be a number of megabytes, 0 or more, got {megabytes!r}.")
+
+
 def positive(name: str, value: Any) -> int:
     if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1:
         return int(value)

@@ -19,12 +19,14 @@ class ContextTask:
     """One pass: a labelled context and the queries that share it.
 
     ``y`` holds numbers for regression and the codes 0 … C−1 of the classes in *this* context, all of them
-    present, for classification.
+    present, for classification. ``key`` tells one context from another where the same ones will come again; None where
+    they will not.
     """
 
     X: Rows
     y: np.ndarray
     queries: Rows
+    key: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class BackendSettings:
     seed: int
     n_jobs: int | None
     categorical_indices: Sequence[int] = ()
+    cache_bytes: int = 0  # what may be kept of contexts that come again
 
 
 class Backend(ABC):

@@ -18,6 +18,7 @@ from tabicl._model.tabicl import TabICL
 
 from crumb.errors import InvalidCheckpoint
 from crumb.pfn.base import BackendSettings, ContextTask, Output
+from crumb.pfn.cache import ContextCache, tensor_bytes
 from crumb.pfn.checkpoint import Checkpoint, read_checkpoint
 from crumb.pfn.network import NetworkBackend, Shared
 from crumb.table import Rows
@@ -80,17 +81,37 @@ class TabICLBackend(NetworkBackend):
         if settings.options.get("support_many_classes", True) and not settings.options.get("kv_cache"):
             self.max_classes = None
         shared_network(self.path, settings.device)  # weights that do not fit are refused at fit
+        self._contexts: ContextCache[Any] = ContextCache(settings.cache_bytes)
 
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
-        estimator = self._estimator().fit(task.X, task.y)
+        estimator = self._fitted(task)
         predict = _predictor(estimator, output)
         return np.concatenate([predict(piece) for piece in _pieces(estimator, task)])
 
-    def _estimator(self) -> Any:
+    def _fitted(self, task: ContextTask) -> Any:
+        """The package's estimator for a context: kept with its keys and values where the context will come again."""
+        if task.key is None or not self._may_be_kept(task):
+            return self._estimator().fit(task.X, task.y)
+        return self._contexts.get_or(
+            task.key,
+            lambda: self._estimator(kv_cache="kv").fit(task.X, task.y),
+            lambda estimator: tensor_bytes(dict(estimator.model_kv_cache_)),
+        )
+
+    def _may_be_kept(self, task: ContextTask) -> bool:
+        network = shared_network(self.path, self.settings.device)
+        if "kv_cache" in self.settings.options or (0 < network.max_classes <= task.y.max(initial=0)):
+            return False  # the user's own choice; the package's hierarchy of classes has no cache
+        width = network.embed_dim * network.row_num_cls
+        least = 8 * width * network.icl_num_blocks * len(task.X) * self.settings.n_estimators
+        return least <= self.settings.cache_bytes
+
+    def _estimator(self, **more: Any) -> Any:
         given = {
             "n_estimators": self.settings.n_estimators,
             "device": self.settings.device,
             "random_state": self.settings.seed,
+            **more,
         }
         estimator = self.estimators[self.task](**{**given, **self.settings.options})
         estimator.crumb_path = self.path

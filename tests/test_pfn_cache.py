@@ -1,0 +1,119 @@
+"""Contexts that are kept: same answers, within the budget, only where they will come again."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from crumb import CrumbClassifier, CrumbRegressor
+from crumb.errors import InvalidInput
+from crumb.pfn.cache import ContextCache, tensor_bytes
+
+
+def table(rows: int = 400, classes: int = 3):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 4))
+    return X[:-40], np.arange(rows)[:-40] % classes, X[-40:]
+
+
+def kept(estimator) -> int:
+    return len(estimator._backend._contexts)
+
+
+def test_least_recently_used_goes_first():
+    cache = ContextCache(budget=10)
+    for key in (b"a", b"b"):
+        cache.put(key, key.decode(), 4)
+    assert cache.get(b"a") == "a"
+    cache.put(b"c", "c", 4)  # b has not been asked for since
+    assert cache.get(b"b") is None
+    assert cache.get(b"a") == "a"
+    assert cache.used == 8
+    cache.put(b"d", "d", 11)  # larger than all there is: nothing is thrown out for it
+    assert cache.get(b"d") is None
+    assert len(cache) == 2
+
+
+def test_get_or_makes_once():
+    cache, made = ContextCache(budget=10), []
+    for _ in range(3):
+        assert cache.get_or(b"k", lambda: made.append(1) or "thing", lambda thing: 5) == "thing"
+    assert len(made) == 1
+
+
+def test_bytes_of_tensors():
+    assert tensor_bytes({"a": torch.zeros(3), "b": {"c": torch.zeros(2, dtype=torch.float64), "d": None}}) == 28
+
+
+@pytest.mark.parametrize("estimator", [CrumbClassifier, CrumbRegressor])
+def test_answers_are_the_same_and_contexts_are_kept(estimator):
+    X, y, queries = table()
+    plain = estimator(n_clusters=3, context_size=60, device="cpu", cache_size=0).fit(X, y)
+    keeping = estimator(n_clusters=3, context_size=60, device="cpu").fit(X, y)
+    plan = plain.plan(queries)
+
+    def ask(model, some):
+        return model.predict_proba(some, plan=plan) if estimator is CrumbClassifier else model.predict(some, plan=plan)
+
+    for some in (queries, queries[:7], queries):
+        np.testing.assert_allclose(ask(keeping, some), ask(plain, some), rtol=1e-4, atol=1e-5)
+    assert kept(keeping) == len({context.tobytes() for context in plan.contexts})
+    assert kept(plain) == 0
+
+
+def test_a_kept_context_answers_every_kind_of_question():
+    X, y, queries = table()
+    model = CrumbRegressor(n_clusters=2, context_size=60, device="cpu").fit(X, y)
+    plain = CrumbRegressor(n_clusters=2, context_size=60, device="cpu", cache_size=0).fit(X, y)
+    plan = model.plan(queries)
+    for asked in ({"output_type": "mean"}, {"output_type": "quantiles", "quantiles": [0.2, 0.7]}):
+        expected = plain.predict(queries, plan=plan, **asked)
+        np.testing.assert_allclose(model.predict(queries, plan=plan, **asked), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_kept_without_a_frozen_plan():
+    """Every batch has contexts of its own then; they would fill the memory for nothing."""
+    X, y, queries = table()
+    model = CrumbClassifier(n_clusters=3, context_size=60, device="cpu").fit(X, y)
+    model.predict(queries)
+    assert kept(model) == 0
+
+
+def test_the_budget_holds():
+    X, y, queries = table()
+    model = CrumbClassifier(n_clusters=6, context_size=100, device="cpu", cache_size=3).fit(X, y)
+    plan = model.plan(queries)
+    answer = model.predict_proba(queries, plan=plan)
+    contexts = model._backend._contexts
+    assert 0 < len(contexts) < plan.n_clusters
+    assert contexts.used <= 3_000_000
+    np.testing.assert_allclose(model.predict_proba(queries, plan=plan), answer, rtol=1e-4, atol=1e-5)
+    tiny = CrumbClassifier(n_clusters=6, context_size=100, device="cpu", cache_size=0.1).fit(X, y)
+    tiny.predict_proba(queries, plan=tiny.plan(queries))
+    assert kept(tiny) == 0
+
+
+def test_more_classes_than_the_network_has_are_answered_without():
+    X, y, queries = table(classes=12)
+    model = CrumbClassifier(n_clusters=2, context_size=120, device="cpu").fit(X, y)
+    assert model.predict_proba(queries, plan=model.plan(queries)).shape == (40, 12)
+    assert kept(model) == 0
+
+
+def test_what_is_kept_neither_travels_nor_outlives_a_fit():
+    X, y, queries = table()
+    model = CrumbClassifier(n_clusters=2, context_size=60, device="cpu").fit(X, y)
+    model.predict(queries, plan=model.plan(queries))
+    assert kept(model) > 0
+    assert kept(pickle.loads(pickle.dumps(model))) == 0
+    assert len(pickle.dumps(model)) < 200_000
+    model.fit(X, (y + 1) % 3)
+    assert kept(model) == 0
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), "big", True, None])
+def test_sizes_that_are_none(wrong):
+    X, y, _ = table()
+    with pytest.raises(InvalidInput, match="cache_size must be a number of megabytes"):
+        CrumbClassifier(cache_size=wrong).fit(X, y)
