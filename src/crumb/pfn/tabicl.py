@@ -34,6 +34,9 @@ V1_ARCHITECTURE = {
     "bias_free_ln": False,
 }
 PASS_BYTES = 2 << 30  # size of the largest activation of one pass on a CPU, which the package does not split
+# Products of few rows round differently from products of many. Queries beside their context are many rows; queries of a
+# context that is kept are alone, and come in at least so many, lest an answer depend on how many were asked together.
+FEWEST_QUERIES = 32
 LEAST_QUERIES = 1_000  # each piece of the queries costs the whole context again
 
 
@@ -86,7 +89,9 @@ class TabICLBackend(NetworkBackend):
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
         estimator = self._fitted(task)
         predict = _predictor(estimator, output)
-        return np.concatenate([predict(piece) for piece in _pieces(estimator, task)])
+        least = 1 if estimator.model_kv_cache_ is None else FEWEST_QUERIES
+        answers = [predict(_padded(piece, least)) for piece in _pieces(estimator, task)]
+        return np.concatenate(answers)[: len(task.queries)]
 
     def _fitted(self, task: ContextTask) -> Any:
         """The package's estimator for a context: kept with its keys and values where the context will come again."""
@@ -132,6 +137,14 @@ def _pieces(estimator: Any, task: ContextTask) -> list[Rows]:
     rows = PASS_BYTES // (4 * estimator.model_.embed_dim * width * members)
     size = max(LEAST_QUERIES, rows - len(task.X))
     return [_rows(task.queries, start, start + size) for start in range(0, len(task.queries), size)]
+
+
+def _padded(rows: Rows, least: int) -> Rows:
+    """At least so many rows, the last one repeated: queries do not see each other."""
+    if len(rows) >= least:
+        return rows
+    index = np.minimum(np.arange(least), len(rows) - 1)
+    return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
 
 
 def _rows(rows: Rows, start: int, stop: int) -> Rows:
