@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint clean
+.PHONY: demo test lint bench clean
 
 demo: $(STAMP)
 	$(BIN)/crumb demo
@@ -16,6 +16,12 @@ lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
+
+# What needs neither a GPU nor the folder of real tables; minutes on two cores.
+bench: $(STAMP)
+	$(BIN)/python benchmarks/stage2.py --out benchmarks/results/stage2.json
+	$(BIN)/python benchmarks/context_cache.py --out benchmarks/results/context_cache.json
+	$(BIN)/python benchmarks/pass_speed.py --out benchmarks/results/pass_speed.json
 
 # A venv that was interrupted half-way has no stamp, so the next run finishes it.
 # torch goes first and alone: resolved together with the rest, pip may fetch a second, newer torch.

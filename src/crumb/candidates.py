@@ -91,7 +91,7 @@ def _advance(clusters: list[_Cluster], until: int, which: int) -> None:
 
 def worth_while(kernel: Rbf, pool: Tensor, queries: Tensor, labels: Tensor, n: int, seed: int) -> bool:
     """Whether few rows would be candidates, judged by a sample of the pool."""
-    if len(pool) < max(2 * PILOT_ROWS, 4 * FIRST * n) or len(queries) > MOST_QUERIES:
+    if len(pool) < max(2 * PILOT_ROWS, 10 * FIRST * n) or len(queries) > MOST_QUERIES:
         return False
     sample = torch.from_numpy(np.random.default_rng(seed).choice(len(pool), PILOT_ROWS, replace=False))
     try:
