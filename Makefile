@@ -19,6 +19,7 @@ lint: $(STAMP)
 
 # What needs neither a GPU nor the folder of real tables; minutes on two cores.
 bench: $(STAMP)
+	$(BIN)/python benchmarks/clusters.py --out benchmarks/results/clusters.json
 	$(BIN)/python benchmarks/stage2.py --out benchmarks/results/stage2.json
 	$(BIN)/python benchmarks/context_cache.py --out benchmarks/results/context_cache.json
 	$(BIN)/python benchmarks/pass_speed.py --out benchmarks/results/pass_speed.json

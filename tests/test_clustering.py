@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crumb import clustering
-from crumb.clustering import cluster, nearest_centroid
+from crumb.clustering import cluster, nearest_centroid, value_order
 
 
 @settings(max_examples=25, deadline=None)
@@ -62,9 +62,26 @@ def test_same_seed_same_clusters() -> None:
     assert (first != other).any()
 
 
-def test_very_large_problems_use_mini_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clustering, "LLOYD_CELLS", 100)
-    points = np.random.default_rng(0).normal(size=(500, 2))
-    labels, centroids = cluster(points, 5, 0)
-    assert (labels == nearest_centroid(points, centroids)).all()
-    assert 1 < len(centroids) <= 5
+def inertia(points: np.ndarray, centroids: np.ndarray) -> float:
+    return float(((points[:, None] - centroids[None]) ** 2).sum(2).min(1).sum())
+
+
+@pytest.mark.parametrize("spread", [0.0, 4.0], ids=["shapeless", "blobs"])
+def test_very_large_problems_start_from_a_sample(spread: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    points = spread * rng.normal(size=(12, 4))[rng.integers(12, size=20_000)] + rng.normal(size=(20_000, 4))
+    full = inertia(points, cluster(points, 8, 0)[1])
+    monkeypatch.setattr(clustering, "SAMPLE", 4_000)
+    labels, centroids = cluster(points, 8, 0)
+    assert inertia(points, centroids) < 1.01 * full
+    np.testing.assert_array_equal(labels, nearest_centroid(points, centroids))
+    np.testing.assert_array_equal(cluster(points, 8, 0)[0], labels)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 10**6), rows=st.integers(1, 60), d=st.integers(1, 4), values=st.sampled_from([1, 2, 5, 10**6])
+)
+def test_value_order_is_that_of_lexsort(seed: int, rows: int, d: int, values: int) -> None:
+    points = np.random.default_rng(seed).integers(values, size=(rows, d)).astype(float)
+    np.testing.assert_array_equal(value_order(points), np.lexsort(points.T))

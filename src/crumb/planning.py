@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from crumb.clustering import value_order
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput
 from crumb.evidence import measure_support, measure_traces, trace, unmeasured
@@ -181,7 +182,7 @@ def make_plan(
     watched = settings.verbose and isinstance(strategy, MMD)
     # k-means starts from rows by their position. In the order of their values, the order in which queries came
     # changes nothing.
-    by_value = np.lexsort(queries.T)
+    by_value = value_order(queries)
     with (
         block_threads(settings.n_jobs, settings.device) as map_blocks,
         progress_bar(settings.n, "herding", watched) as advance,
