@@ -78,6 +78,14 @@ def test_very_large_problems_start_from_a_sample(spread: float, monkeypatch: pyt
     np.testing.assert_array_equal(cluster(points, 8, 0)[0], labels)
 
 
+def test_many_clusters_get_a_larger_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clustering, "SAMPLE", 100)
+    points = np.random.default_rng(0).normal(size=(3_000, 2))
+    labels, centroids = cluster(points, 150, 0)
+    assert len(centroids) == 150
+    assert set(labels) == set(range(150))
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 10**6), rows=st.integers(1, 60), d=st.integers(1, 4), values=st.sampled_from([1, 2, 5, 10**6])

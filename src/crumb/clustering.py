@@ -31,9 +31,10 @@ def cluster(points: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray,
 
 def _k_means(points: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
     """Centroids by k-means++ and Lloyd."""
-    if len(points) <= SAMPLE:
+    size = max(SAMPLE, 10 * n_clusters)
+    if len(points) <= size:
         return KMeans(n_clusters, n_init=1, random_state=seed).fit(points).cluster_centers_
-    chosen = np.sort(np.random.default_rng(seed).choice(len(points), SAMPLE, replace=False))
+    chosen = np.sort(np.random.default_rng(seed).choice(len(points), size, replace=False))
     start = KMeans(n_clusters, n_init=1, random_state=seed).fit(points[chosen]).cluster_centers_
     return KMeans(n_clusters, init=start, n_init=1, max_iter=PASSES).fit(points).cluster_centers_
 
