@@ -86,10 +86,25 @@ def test_many_clusters_get_a_larger_sample(monkeypatch: pytest.MonkeyPatch) -> N
     assert set(labels) == set(range(150))
 
 
-@settings(max_examples=50, deadline=None)
-@given(
-    seed=st.integers(0, 10**6), rows=st.integers(1, 60), d=st.integers(1, 4), values=st.sampled_from([1, 2, 5, 10**6])
-)
-def test_value_order_is_that_of_lexsort(seed: int, rows: int, d: int, values: int) -> None:
-    points = np.random.default_rng(seed).integers(values, size=(rows, d)).astype(float)
-    np.testing.assert_array_equal(value_order(points), np.lexsort(points.T))
+def test_a_small_group_far_out_keeps_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sample may miss it; k-means on all points would not."""
+    monkeypatch.setattr(clustering, "SAMPLE", 1_000)
+    points = np.random.default_rng(0).normal(size=(20_000, 2))
+    points[:3] += 1_000
+    labels, _ = cluster(points, 8, 0)
+    assert len(set(labels[:3])) == 1
+    assert not np.isin(labels[3:], labels[:3]).any()
+
+
+@pytest.mark.parametrize("sample", [10, 10_000], ids=["by sums", "by columns"])
+@pytest.mark.parametrize("values", [2, 5, 10**6])
+def test_value_order_does_not_depend_on_the_order_of_the_rows(
+    values: int, sample: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clustering, "SAMPLE", sample)
+    rng = np.random.default_rng(0)
+    points = rng.integers(values, size=(500, 6)) / 7
+    expected = points[value_order(points)]
+    for _ in range(5):
+        shuffled = points[rng.permutation(500)]
+        np.testing.assert_array_equal(shuffled[value_order(shuffled)], expected)

@@ -21,25 +21,36 @@ def kept(estimator) -> int:
     return len(estimator._backend._contexts)
 
 
-def test_least_recently_used_goes_first():
+def ask(cache: ContextCache, key: str, size: int = 4) -> bool:
+    """Whether it was there."""
+    made = []
+    assert cache.get_or(key.encode(), lambda: made.append(1) or key, lambda thing: size) == key
+    return not made
+
+
+def test_what_fits_is_made_once():
     cache = ContextCache(budget=10)
-    for key in (b"a", b"b"):
-        cache.put(key, key.decode(), 4)
-    assert cache.get(b"a") == "a"
-    cache.put(b"c", "c", 4)  # b has not been asked for since
-    assert cache.get(b"b") is None
-    assert cache.get(b"a") == "a"
+    assert [ask(cache, key) for key in "abab"] == [False, False, True, True]
     assert cache.used == 8
-    cache.put(b"d", "d", 11)  # larger than all there is: nothing is thrown out for it
-    assert cache.get(b"d") is None
-    assert len(cache) == 2
+    assert not ask(cache, "large", size=11)
+    assert not ask(cache, "large", size=11)  # larger than all there is: nothing is thrown out for it
+    assert ask(cache, "a")
 
 
-def test_get_or_makes_once():
-    cache, made = ContextCache(budget=10), []
-    for _ in range(3):
-        assert cache.get_or(b"k", lambda: made.append(1) or "thing", lambda thing: 5) == "thing"
-    assert len(made) == 1
+def test_a_round_that_does_not_quite_fit_keeps_most_of_it():
+    """The least recently used would be thrown out just before it is needed, for ever."""
+    cache = ContextCache(budget=20)
+    rounds = [sum(ask(cache, key) for key in "abcdef") for _ in range(4)]
+    assert rounds == [0, 5, 5, 5]
+
+
+def test_what_is_no_longer_asked_for_gives_way():
+    cache = ContextCache(budget=8)
+    for key in "abab":
+        ask(cache, key)
+    assert [ask(cache, key) for key in "xyxyxy"] == [False, False, False, False, True, True]
+    assert cache.used == 8
+    assert not ask(cache, "a")
 
 
 def test_bytes_of_tensors():

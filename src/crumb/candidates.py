@@ -22,7 +22,6 @@ Shapes: K clusters, N pool rows, T queries, M candidates a cluster, h choices be
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,9 +38,8 @@ MOST = 0.2  # share of the pool above which herding over the whole pool is as fa
 WINDOW = 32  # choices between two verifications, at most
 PILOT_ROWS, PILOT_BUDGET = 8_000, 200  # pool rows, and rows chosen from them, to see whether it is worth while
 MOST_QUERIES = 20_000  # above which the means among the clusters (T² kernel values) cost too much
-BLOCK = 1 << 11  # pool rows, and queries, a block: their kernel values in float32 stay in a CPU's cache
-ROUNDING = 4e-6  # of a cross-term in float32, with room to spare
-SINGLE = 1e-5  # of a product of up to a hundred terms in float32, relative, likewise
+MOST_CELLS = 40_000_000  # K × N, above which the cross-terms take too much memory
+BLOCK = 1 << 10  # pool rows, and queries, a block: their kernel values stay in a CPU's cache
 LEAST_EIGENVALUE = 1e-4  # of the means' Gram matrix, as a share of the largest; directions below are left out
 
 
@@ -65,12 +63,12 @@ def herd_candidates(
     labels: Tensor,
     n: int,
     map_blocks: MapBlocks = map,
-    progress: Callable[[int], object] = lambda chosen: None,
     most: float = MOST,
 ) -> tuple[list[Herded], Certificate]:
-    """Choose ``n`` rows for each cluster of queries by exact herding, B = 1, on a CPU.
+    """Choose ``n`` ≤ N rows for each cluster of queries (labels 0 … K−1, all present) by exact herding, B = 1.
 
-    Raises ``TooManyCandidates`` when more than the share ``most`` of the pool would have to be candidates.
+    Which of several equal rows is chosen is left open. Raises ``TooManyCandidates`` when more than the share ``most``
+    of the pool would have to be candidates.
     """
     herding = _Herding(kernel, pool, queries, labels, n, map_blocks, most)
     while (t := herding.clusters[0].t) < n:
@@ -79,7 +77,6 @@ def herd_candidates(
         while waiting:  # those whose choices did not hold make them again, with more candidates
             list(map_blocks(partial(_advance, waiting, until), range(len(waiting))))
             waiting = herding.verify()
-        progress(until - t)
     contexts = [Herded(cluster.rows, cluster.mmd2, "budget") for cluster in herding.clusters]
     candidates = sum(len(cluster.ids) for cluster in herding.clusters)
     return contexts, Certificate(herding.verifications, herding.redone, candidates)
@@ -91,7 +88,9 @@ def _advance(clusters: list[_Cluster], until: int, which: int) -> None:
 
 def worth_while(kernel: Rbf, pool: Tensor, queries: Tensor, labels: Tensor, n: int, seed: int) -> bool:
     """Whether few rows would be candidates, judged by a sample of the pool."""
-    if len(pool) < max(2 * PILOT_ROWS, 10 * FIRST * n) or len(queries) > MOST_QUERIES:
+    if pool.dtype != torch.float64 or len(pool) < max(2 * PILOT_ROWS, 10 * FIRST * n):
+        return False  # in single precision nothing is proven; small pools are fast anyway
+    if len(queries) > MOST_QUERIES or (int(labels.max()) + 1) * len(pool) > MOST_CELLS:
         return False
     sample = torch.from_numpy(np.random.default_rng(seed).choice(len(pool), PILOT_ROWS, replace=False))
     try:
@@ -123,7 +122,7 @@ class _Cluster:
         self.pull = pool.new_empty(0)  # (M,) minus its cross-term; +∞ once it is chosen
 
     def extend(self, rows: Tensor) -> None:
-        """Pool rows join the candidates, which stay in the order of the pool: of equals, the first is chosen."""
+        """Pool rows join the candidates, which stay in the order of the pool."""
         points = self.pool[rows]
         pull = -_means(self.kernel, points, self.queries)
         sums = _means(self.kernel, points, self.pool[self.rows[: self.t]]) * self.t
@@ -148,7 +147,7 @@ class _Cluster:
             self.pull[place] = torch.inf
             places.append(place)
         self.rows[self.t : until] = self.ids[places].numpy()
-        cross = self.cross[:, self.ids[places]].T.double()  # (h, K)
+        cross = self.cross[:, self.ids[places]].T  # (h, K)
         sums = torch.cat([self.along[None], cross]).cumsum(0)  # (h + 1, K)
         sizes = torch.arange(self.t + 1, until + 1, dtype=sums.dtype)
         along = sums[:-1] - torch.outer(sizes, self.means)
@@ -186,8 +185,13 @@ class _Herding:
         self.pool, self.map_blocks = pool, map_blocks
         members = [queries[labels == k] for k in range(int(labels.max()) + 1)]
         self.most = int(most * len(pool) * len(members))
-        self.cross = self._cross(kernel, members)  # (K, N) float32
-        means = torch.tensor([[float(kernel.mean(a, b)) for b in members] for a in members], dtype=torch.float64)
+        # What rounding may have done to a mean of kernel values: squared distances are differences of squared norms.
+        size = max(float(norms(pool).max()), float(norms(queries).max()))
+        self.rounding = 32 * torch.finfo(pool.dtype).eps * (1 + size / kernel.sigma**2)
+        everyone = torch.cat(members)
+        share = torch.block_diag(*(pool.new_full((1, len(some)), 1 / len(some)) for some in members))  # (K, T)
+        self.cross = self._mean_values(kernel, everyone, share, pool)  # (K, N)
+        means = self._mean_values(kernel, everyone, share, everyone) @ share.T  # (K, K) ⟨μⱼ, μₖ⟩
         self.inverse = torch.linalg.pinv(means, rtol=LEAST_EIGENVALUE, hermitian=True)
         self.coordinates, self.around = self._projected()
         self.verifications = self.redone = 0
@@ -196,33 +200,30 @@ class _Herding:
         first = min(FIRST * n, len(pool))
         self._extend(list(map_blocks(lambda k: self.cross[k].topk(first).indices, range(len(members)))))
 
-    def _cross(self, kernel: Rbf, members: list[Tensor]) -> Tensor:
-        """Mean κ of every pool row to the queries of every cluster, in single precision."""
-        queries = torch.cat(members).float()
-        share = torch.block_diag(*(torch.full((1, len(some)), 1 / len(some)) for some in members))  # (K, T)
-        cross = torch.zeros(len(members), len(self.pool))
+    def _mean_values(self, kernel: Rbf, queries: Tensor, share: Tensor, points: Tensor) -> Tensor:
+        """Mean κ of each point to the queries of every cluster: (K, len(points))."""
+        values = points.new_zeros(len(share), len(points))
 
         def fill(start: int) -> None:
             rows = slice(start, start + BLOCK)
-            points = self.pool[rows].float()
             for some, shares in zip(queries.split(BLOCK), share.split(BLOCK, dim=1), strict=True):
-                cross[:, rows] += shares @ kernel(some, points)
+                values[:, rows] += shares @ kernel(some, points[rows])
 
-        list(self.map_blocks(fill, range(0, len(self.pool), BLOCK)))
-        return cross
+        list(self.map_blocks(fill, range(0, len(points), BLOCK)))
+        return values
 
     def _projected(self) -> tuple[Tensor, Tensor]:
         """Coordinates of Pφ(x) in μ₁ … μ_K (K, N); ‖φ(x) − Pφ(x)‖, rounded up, and Σ |coordinates| (2, N)."""
         coordinates = torch.empty_like(self.cross)
-        around = torch.empty(2, len(self.pool))
+        around = self.cross.new_empty(2, len(self.pool))
 
         def fill(start: int) -> None:
             rows = slice(start, start + 4 * BLOCK)
-            cross = self.cross[:, rows].double()
-            exact = self.inverse @ cross
-            size = exact.abs().sum(0)
-            coordinates[:, rows], around[1, rows] = exact.float(), size.float()
-            around[0, rows] = (1 - (cross * exact).sum(0) + 2 * ROUNDING * size).clamp_min(0).sqrt().float()
+            cross = self.cross[:, rows]
+            coordinates[:, rows] = self.inverse @ cross
+            size = coordinates[:, rows].abs().sum(0)
+            rest = 1 - (cross * coordinates[:, rows]).sum(0) + 2 * self.rounding * size
+            around[0, rows], around[1, rows] = rest.clamp_min(0).sqrt(), size
 
         list(self.map_blocks(fill, range(0, len(self.pool), 4 * BLOCK)))
         return coordinates, around
@@ -246,21 +247,21 @@ class _Herding:
         return failed
 
     def limits(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of W over the last choices of each cluster: least and largest ⟨μⱼ, W⟩ (K, K); ‖W − PW‖ and what single
-        precision may cost (K, 2); the largest score (K,)."""
+        """Of W over the last choices of each cluster: least and largest ⟨μⱼ, W⟩ (K, K); ‖W − PW‖ and the error of those
+        products (K, 2); the largest score (K,)."""
+        size = self.clusters[0].t + 1  # W is a sum of so many terms, and so is its error
         windows = [cluster.window for cluster in self.clusters]
         low = torch.stack([window.along.min(0).values for window in windows])
         high = torch.stack([window.along.max(0).values for window in windows])
         weights = [window.along @ self.inverse for window in windows]
+        slack = [2 * self.rounding * size * (weight.abs().sum(1).max() + 1) for weight in weights]
         unseen = [
-            (window.squared - (weight * window.along).sum(1)).max().clamp_min(0).sqrt()
-            for window, weight in zip(windows, weights, strict=True)
+            ((window.squared - (weight * window.along).sum(1)).max() + error).clamp_min(0).sqrt()
+            for window, weight, error in zip(windows, weights, slack, strict=True)
         ]
-        rounding = SINGLE * torch.maximum(low.abs(), high.abs()).max(1).values
-        slack = [ROUNDING * (weight.abs().sum(1).max() + 1) for weight in weights]
         score = [window.score.max() + error for window, error in zip(windows, slack, strict=True)]
-        reach = torch.stack([torch.stack(unseen), rounding], 1)
-        return low.float(), high.float(), reach.float(), torch.stack(score).float()
+        reach = torch.stack([torch.stack(unseen), torch.full_like(low[:, 0], 2 * self.rounding * size)], 1)
+        return low, high, reach, torch.stack(score)
 
     def bound(self, rows: slice, low: Tensor, high: Tensor, reach: Tensor) -> Tensor:
         """(K, b) below the score of each row of a block at every one of the last choices."""

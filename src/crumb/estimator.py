@@ -271,8 +271,9 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     model_options : dict or None, default=None
         Further arguments for the estimator of the PFN's package.
     cache_size : float, default=500
-        Megabytes that may be kept of contexts (TabICL and the embedded model) when a frozen ``plan`` is passed, so that
-        the next queries with that plan cost only themselves. 0 keeps nothing.
+        Megabytes of keys and values that may be kept of contexts (TabICL and the embedded model), on the device, when a
+        frozen ``plan`` is passed, so that the next queries with that plan cost only themselves. 0 keeps nothing. Takes
+        effect at fit.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
     random_state : int, RandomState, Generator or None, default=0
     n_jobs : int or None, default=None

@@ -1,18 +1,20 @@
 """What a network has made of a context, kept for the next queries that share it.
 
 Most of a pass goes into the context. With a frozen plan the same contexts come again and again; the keys and values
-that later queries look at are then kept in memory, as much as a budget allows, the least recently used going first.
+that later queries look at are then kept in memory, as much as a budget allows. Something new takes the place only of
+what was not asked for since it itself was last asked for: a plan that does not quite fit keeps most of its contexts,
+where throwing out the least recently used would throw out each one just before it is needed.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+MOST_KEYS = 100_000  # whose last time is remembered
 
 
 class ContextCache(Generic[T]):
@@ -20,38 +22,43 @@ class ContextCache(Generic[T]):
 
     def __init__(self, budget: int):
         self.budget, self.used = budget, 0
-        self._kept: OrderedDict[bytes, tuple[T, int]] = OrderedDict()
+        self._kept: dict[bytes, tuple[T, int]] = {}
+        self._asked: dict[bytes, int] = {}  # when each key, kept or not, was last asked for
+        self._clock = 0
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[ContextCache[T]], tuple[int]]:
         return type(self), (self.budget,)  # a copy or a pickle begins empty
 
-    def get(self, key: bytes) -> T | None:
+    def get_or(self, key: bytes, make: Callable[[], T], size_of: Callable[[T], int]) -> T:
+        """What is kept under a key, or what ``make`` makes."""
         with self._lock:
-            if key not in self._kept:
-                return None
-            self._kept.move_to_end(key)
-            return self._kept[key][0]
+            self._clock += 1
+            before = self._asked.get(key, 0)  # the first time, nothing gives way
+            self._asked[key] = self._clock
+            if key in self._kept:
+                return self._kept[key][0]
+        thing = make()
+        with self._lock:
+            self._put(key, thing, size_of(thing), before)
+        return thing
 
-    def put(self, key: bytes, thing: T, size: int) -> None:
-        """Keep something, if it fits at all; others make room for it."""
-        with self._lock:
-            if key in self._kept or size > self.budget:
-                return
-            while self.used + size > self.budget:
-                self.used -= self._kept.popitem(last=False)[1][1]
-            self._kept[key] = thing, size
-            self.used += size
+    def _put(self, key: bytes, thing: T, size: int, before: int) -> None:
+        idle = [other for other in self._kept if self._asked[other] < before]
+        free = self.budget - self.used
+        if key in self._kept or size > free + sum(self._kept[other][1] for other in idle):
+            return
+        for other in sorted(idle, key=self._asked.__getitem__):
+            if size <= self.budget - self.used:
+                break
+            self.used -= self._kept.pop(other)[1]
+        self._kept[key] = thing, size
+        self.used += size
+        if len(self._asked) > MOST_KEYS:
+            self._asked = {other: self._asked[other] for other in self._kept}
 
     def __len__(self) -> int:
         return len(self._kept)
-
-    def get_or(self, key: bytes, make: Callable[[], T], size_of: Callable[[T], int]) -> T:
-        thing = self.get(key)
-        if thing is None:
-            thing = make()
-            self.put(key, thing, size_of(thing))
-        return thing
 
 
 def tensor_bytes(thing: Any) -> int:

@@ -108,8 +108,9 @@ class TabICLBackend(NetworkBackend):
         if "kv_cache" in self.settings.options or (0 < network.max_classes <= task.y.max(initial=0)):
             return False  # the user's own choice; the package's hierarchy of classes has no cache
         width = network.embed_dim * network.row_num_cls
-        least = 8 * width * network.icl_num_blocks * len(task.X) * self.settings.n_estimators
-        return least <= self.settings.cache_bytes
+        members = self.settings.options.get("n_estimators", self.settings.n_estimators)
+        keys_and_values = 8 * width * network.icl_num_blocks * len(task.X) * members
+        return 1.25 * keys_and_values <= self.settings.cache_bytes  # the columns have some too
 
     def _estimator(self, **more: Any) -> Any:
         given = {

@@ -51,9 +51,11 @@ def _certified(problem: Problem, labels: torch.Tensor) -> tuple[list[Herded], Ce
     if not worth_while(kernel, pool, queries, labels, problem.n, problem.seed):
         return None
     try:
-        return herd_candidates(kernel, pool, queries, labels, problem.n, problem.map_blocks, problem.progress)
+        certified = herd_candidates(kernel, pool, queries, labels, problem.n, problem.map_blocks)
     except TooManyCandidates:
         return None
+    problem.progress(problem.n)
+    return certified
 
 
 def _objective(problem: Problem, labels: torch.Tensor, n_clusters: int) -> Objective:
