@@ -25,27 +25,21 @@ from tabicl._model.tabicl import TabICL
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.files import atomic_write
 from crumb.pfn.checkpoint import read_checkpoint
+from crumb.pfn.tabicl import V2_ARCHITECTURE
 from crumb.pfn.weights import card_for, fetch
 
 OFFICIAL: dict[str, Any] = {
+    **V2_ARCHITECTURE,
     "num_quantiles": 999,
     "embed_dim": 128,
     "col_num_blocks": 3,
     "col_nhead": 8,
     "col_num_inds": 128,
-    "col_affine": False,
-    "col_feature_group": "same",
-    "col_feature_group_size": 3,
-    "col_target_aware": True,
-    "col_ssmax": "qassmax-mlp-elementwise",
     "row_num_blocks": 3,
     "row_nhead": 8,
     "row_num_cls": 4,
-    "row_rope_base": 100_000,
-    "row_rope_interleaved": False,
     "icl_num_blocks": 12,
     "icl_nhead": 8,
-    "icl_ssmax": "qassmax-mlp-elementwise",
     "ff_factor": 2,
     "zero_init": False,  # otherwise a network without training answers a constant
 }

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from crumb.pfn.tabicl import V2_ARCHITECTURE
+
 TINY = {
     "embed_dim": 16,
     "col_num_blocks": 1,
@@ -25,17 +27,7 @@ TINY = {
     "ff_factor": 2,
     "zero_init": False,  # the package's default gives the same answer to every query
 }
-V2 = {
-    "col_affine": False,
-    "col_feature_group": "same",
-    "col_feature_group_size": 3,
-    "col_target_aware": True,
-    "col_ssmax": "qassmax-mlp-elementwise",
-    "icl_ssmax": "qassmax-mlp-elementwise",
-    "row_rope_base": 100_000,
-    "row_rope_interleaved": False,
-    "bias_free_ln": False,
-}
+V2 = {**V2_ARCHITECTURE, "bias_free_ln": False}
 V1 = {
     "col_affine": True,
     "col_feature_group": False,

@@ -65,7 +65,9 @@ def test_gradients_and_parameters_keep_their_memory():
     layer = torch.nn.Linear(3, 4)
     optimiser = Optimiser(layer.parameters())
     layer(torch.ones(2, 3)).sum().backward()
-    assert layer.weight.grad.data_ptr() != 0
+    memory = optimiser.gradients.untyped_storage().data_ptr()
+    assert layer.weight.grad.untyped_storage().data_ptr() == memory
+    assert layer.bias.grad.untyped_storage().data_ptr() == memory
     assert torch.equal(layer.bias.grad, torch.full((4,), 2.0))
     assert optimiser.gradients.abs().sum() == layer.weight.grad.abs().sum() + layer.bias.grad.abs().sum()
     optimiser.rate.fill_(0.1)

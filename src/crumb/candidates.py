@@ -30,7 +30,8 @@ import torch
 from torch import Tensor
 
 from crumb.herding import Herded
-from crumb.kernel import BLOCK_CELLS, Rbf, norms
+from crumb.kernel import Rbf, norms
+from crumb.objective import cross_terms
 from crumb.parallel import MapBlocks
 
 FIRST = 4  # candidates a cluster to begin with, as a multiple of the context budget
@@ -39,7 +40,7 @@ WINDOW = 32  # choices between two verifications, at most
 PILOT_ROWS, PILOT_BUDGET = 8_000, 200  # pool rows, and rows chosen from them, to see whether it is worth while
 MOST_QUERIES = 20_000  # above which the means among the clusters (T² kernel values) cost too much
 MOST_CELLS = 40_000_000  # K × N, above which the cross-terms take too much memory
-BLOCK = 1 << 10  # pool rows, and queries, a block: their kernel values stay in a CPU's cache
+BLOCK = 1 << 12  # pool rows a block of the bound: what is kept of them stays in a CPU's cache
 LEAST_EIGENVALUE = 1e-4  # of the means' Gram matrix, as a share of the largest; directions below are left out
 
 
@@ -124,8 +125,8 @@ class _Cluster:
     def extend(self, rows: Tensor) -> None:
         """Pool rows join the candidates, which stay in the order of the pool."""
         points = self.pool[rows]
-        pull = -_means(self.kernel, points, self.queries)
-        sums = _means(self.kernel, points, self.pool[self.rows[: self.t]]) * self.t
+        pull = -self.kernel.row_means(points, self.queries)
+        sums = self.kernel.row_means(points, self.pool[self.rows[: self.t]]) * self.t
         self.ids, order = torch.cat([self.ids, rows]).sort()
         self.pull, self.sums = torch.cat([self.pull, pull])[order], torch.cat([self.sums, sums])[order]
         self.points = self.pool[self.ids]
@@ -157,11 +158,11 @@ class _Cluster:
     def holds_against(self, rows: Tensor) -> bool:
         """Whether none of these pool rows was the better choice at one of the last choices."""
         start, points = self.before[0], self.pool[rows]
-        earlier = _means(self.kernel, points, self.pool[self.rows[:start]]) * start
+        earlier = self.kernel.row_means(points, self.pool[self.rows[:start]]) * start
         since = self.kernel(points, self.pool[self.rows[start : self.t]])  # (m, h)
         sums = torch.cat([earlier[:, None], since[:, :-1]], 1).cumsum(1)
         sizes = torch.arange(start + 1, self.t + 1, dtype=sums.dtype)
-        scores = sums - torch.outer(_means(self.kernel, points, self.queries), sizes)
+        scores = sums - torch.outer(self.kernel.row_means(points, self.queries), sizes)
         return bool((scores >= self.window.score).all())
 
     def go_back(self) -> None:
@@ -188,10 +189,9 @@ class _Herding:
         # What rounding may have done to a mean of kernel values: squared distances are differences of squared norms.
         size = max(float(norms(pool).max()), float(norms(queries).max()))
         self.rounding = 32 * torch.finfo(pool.dtype).eps * (1 + size / kernel.sigma**2)
-        everyone = torch.cat(members)
-        share = torch.block_diag(*(pool.new_full((1, len(some)), 1 / len(some)) for some in members))  # (K, T)
-        self.cross = self._mean_values(kernel, everyone, share, pool)  # (K, N)
-        means = self._mean_values(kernel, everyone, share, everyone) @ share.T  # (K, K) ⟨μⱼ, μₖ⟩
+        self.cross = cross_terms(kernel, pool, queries, labels, len(members), map_blocks)  # (K, N)
+        own = cross_terms(kernel, queries, queries, labels, len(members), map_blocks)  # (K, T)
+        means = torch.stack([own[:, labels == k].mean(1) for k in range(len(members))])  # (K, K) ⟨μⱼ, μₖ⟩
         self.inverse = torch.linalg.pinv(means, rtol=LEAST_EIGENVALUE, hermitian=True)
         self.coordinates, self.around = self._projected()
         self.verifications = self.redone = 0
@@ -200,32 +200,20 @@ class _Herding:
         first = min(FIRST * n, len(pool))
         self._extend(list(map_blocks(lambda k: self.cross[k].topk(first).indices, range(len(members)))))
 
-    def _mean_values(self, kernel: Rbf, queries: Tensor, share: Tensor, points: Tensor) -> Tensor:
-        """Mean κ of each point to the queries of every cluster: (K, len(points))."""
-        values = points.new_zeros(len(share), len(points))
-
-        def fill(start: int) -> None:
-            rows = slice(start, start + BLOCK)
-            for some, shares in zip(queries.split(BLOCK), share.split(BLOCK, dim=1), strict=True):
-                values[:, rows] += shares @ kernel(some, points[rows])
-
-        list(self.map_blocks(fill, range(0, len(points), BLOCK)))
-        return values
-
     def _projected(self) -> tuple[Tensor, Tensor]:
         """Coordinates of Pφ(x) in μ₁ … μ_K (K, N); ‖φ(x) − Pφ(x)‖, rounded up, and Σ |coordinates| (2, N)."""
         coordinates = torch.empty_like(self.cross)
         around = self.cross.new_empty(2, len(self.pool))
 
         def fill(start: int) -> None:
-            rows = slice(start, start + 4 * BLOCK)
+            rows = slice(start, start + BLOCK)
             cross = self.cross[:, rows]
             coordinates[:, rows] = self.inverse @ cross
             size = coordinates[:, rows].abs().sum(0)
             rest = 1 - (cross * coordinates[:, rows]).sum(0) + 2 * self.rounding * size
             around[0, rows], around[1, rows] = rest.clamp_min(0).sqrt(), size
 
-        list(self.map_blocks(fill, range(0, len(self.pool), 4 * BLOCK)))
+        list(self.map_blocks(fill, range(0, len(self.pool), BLOCK)))
         return coordinates, around
 
     def verify(self) -> list[_Cluster]:
@@ -273,11 +261,11 @@ class _Herding:
         """(…, 2) clusters and rows that may have been the better choice."""
 
         def of_block(start: int) -> Tensor:
-            rows = slice(start, start + 4 * BLOCK)
+            rows = slice(start, start + BLOCK)
             possible = (self.bound(rows, low, high, reach) < score[:, None]) & ~self.is_candidate[:, rows]
             return possible.nonzero() + torch.tensor([0, start])
 
-        return torch.cat(list(self.map_blocks(of_block, range(0, len(self.pool), 4 * BLOCK))))
+        return torch.cat(list(self.map_blocks(of_block, range(0, len(self.pool), BLOCK))))
 
     def _extend(self, more: list[Tensor]) -> None:
         if sum(len(cluster.ids) + len(rows) for cluster, rows in zip(self.clusters, more, strict=True)) > self.most:
@@ -285,11 +273,3 @@ class _Herding:
         list(self.map_blocks(lambda k: self.clusters[k].extend(more[k]), range(len(more))))
         for k, rows in enumerate(more):
             self.is_candidate[k, rows] = True
-
-
-def _means(kernel: Rbf, rows: Tensor, others: Tensor) -> Tensor:
-    """Mean κ of each row to the others (0 where there are none), in blocks."""
-    if not len(rows) or not len(others):
-        return rows.new_zeros(len(rows))
-    step = max(1, BLOCK_CELLS // len(others))
-    return torch.cat([kernel(rows[i : i + step], others).mean(1) for i in range(0, len(rows), step)])

@@ -71,6 +71,12 @@ class Rbf:
         sums = map_blocks(lambda start: self(a[start : start + rows], b).sum(), range(0, len(a), rows))
         return torch.stack(list(sums)).sum() / (len(a) * len(b))
 
+    def row_means(self, a: Tensor, b: Tensor) -> Tensor:
+        """Mean kernel value of each row of ``a`` to the rows of ``b`` (0 where there are none), in blocks."""
+        rows = max(1, BLOCK_CELLS // max(1, len(b)))
+        parts = [self(a[start : start + rows], b).sum(1) for start in range(0, len(a), rows)]
+        return torch.cat(parts) / max(1, len(b)) if parts else a.new_zeros(0)
+
     def mmd2(self, a: Tensor, b: Tensor) -> float:
         """Squared MMD between two samples (the biased estimate, as in the paper)."""
         return float(self.mean(a, a) - 2 * self.mean(a, b) + self.mean(b, b))
@@ -78,9 +84,9 @@ class Rbf:
     def prefix_mmd2(self, context: Tensor, queries: Tensor) -> Tensor:
         """MMD² between the queries and the first 1, 2, …, n rows of the context, by the direct formula."""
         size = torch.arange(1, len(context) + 1, dtype=context.dtype, device=context.device)
-        rows = max(1, BLOCK_CELLS // max(len(context), len(queries)))
+        rows = max(1, BLOCK_CELLS // len(context))
         starts = range(0, len(context), rows)
-        cross = torch.cat([self(context[start : start + rows], queries).mean(1) for start in starts])
+        cross = self.row_means(context, queries)
         # Adding row t to a set adds its own kernel value (1) once and those with the earlier rows twice.
         earlier = [
             torch.tril(self(context[start : start + rows], context), diagonal=start - 1).sum(1) for start in starts

@@ -45,6 +45,24 @@ def cluster_sums(values: Tensor, labels: Tensor, n_clusters: int) -> Tensor:
     return member.to(values) @ values
 
 
+def cross_terms(
+    kernel: Rbf, points: Tensor, queries: Tensor, labels: Tensor, n_clusters: int, map_blocks: MapBlocks = map
+) -> Tensor:
+    """Mean kernel value of each point to the queries of every cluster: (K, len(points))."""
+    cross, size = queries.new_zeros(n_clusters, len(points)), norms(points)
+    step = 1 << 10 if points.device.type == "cpu" else 1 << 14  # blocks of step × step kernel values
+
+    def fill(start: int) -> None:
+        rows = slice(start, start + step)
+        for some, marks in zip(queries.split(step), labels.split(step), strict=True):
+            values = kernel(some, points[rows], size[rows])  # (step, step)
+            cross[:, rows] += cluster_sums(values, marks, n_clusters)
+
+    # Blocks write into the one result: many small tensors between large temporaries would fragment memory.
+    list(map_blocks(fill, range(0, len(points), step)))
+    return cross / torch.bincount(labels, minlength=n_clusters).to(queries)[:, None]
+
+
 class ExactObjective:
     """The RBF kernel itself: one kernel value for each pool row and chosen row."""
 
@@ -59,7 +77,8 @@ class ExactObjective:
     ):
         self.kernel, self.pool, self.norms = kernel, pool, norms(pool)  # (N, d), (N,)
         self.n_pool, self.n_clusters = len(pool), n_clusters
-        self.cross = self._cross_terms(queries, labels, map_blocks)  # (A, N), −∞ once a row is taken
+        # (A, N), −∞ once a row is taken
+        self.cross = cross_terms(kernel, pool, queries, labels, n_clusters, map_blocks)
         self.within = torch.stack(
             [kernel.mean(members, members, map_blocks) for members in _by_cluster(queries, labels, n_clusters)]
         )  # (A,)  mean κ among the queries of a cluster
@@ -67,20 +86,6 @@ class ExactObjective:
         self.latest = torch.empty((n_clusters, 0), dtype=torch.long, device=pool.device)  # (A, B)
         self.cross_sum = pool.new_zeros(n_clusters)
         self.gram_sum = pool.new_zeros(n_clusters)
-
-    def _cross_terms(self, queries: Tensor, labels: Tensor, map_blocks: MapBlocks) -> Tensor:
-        cross = queries.new_zeros(self.n_clusters, self.n_pool)
-        step = 1 << 10 if self.pool.device.type == "cpu" else 1 << 14  # blocks of step × step kernel values
-
-        def fill(start: int) -> None:
-            rows = slice(start, start + step)
-            for some, marks in zip(queries.split(step), labels.split(step), strict=True):
-                values = self.kernel(some, self.pool[rows], self.norms[rows])  # (step, step)
-                cross[:, rows] += cluster_sums(values, marks, self.n_clusters)
-
-        # Blocks write into the one result: many small tensors between large temporaries would fragment memory.
-        list(map_blocks(fill, range(0, self.n_pool, step)))
-        return cross / torch.bincount(labels, minlength=self.n_clusters).to(queries)[:, None]
 
     @property
     def block_rows(self) -> int:

@@ -33,6 +33,17 @@ V1_ARCHITECTURE = {
     "row_rope_interleaved": True,
     "bias_free_ln": False,
 }
+# What makes a TabICL network a TabICLv2 network, widths and depths aside.
+V2_ARCHITECTURE = {
+    "col_affine": False,
+    "col_feature_group": "same",
+    "col_feature_group_size": 3,
+    "col_target_aware": True,
+    "col_ssmax": "qassmax-mlp-elementwise",
+    "icl_ssmax": "qassmax-mlp-elementwise",
+    "row_rope_base": 100_000,
+    "row_rope_interleaved": False,
+}
 PASS_BYTES = 2 << 30  # size of the largest activation of one pass on a CPU, which the package does not split
 # Products of few rows round differently from products of many. Queries beside their context are many rows; queries of a
 # context that is kept are alone, and come in at least so many, lest an answer depend on how many were asked together.

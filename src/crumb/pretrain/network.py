@@ -20,21 +20,14 @@ from tabicl._model.layers import MultiheadAttention, MultiheadAttentionBlock
 from tabicl._model.tabicl import TabICL
 from torch import Tensor
 
+from crumb.pfn.tabicl import V2_ARCHITECTURE
+
 Block = Callable[..., Tensor]
 
-TEMPERATURE = (
-    0.9  # tabicl divides logits by this before the softmax; trained with it, probabilities come out calibrated
-)
-
-_V2 = {  # what makes a TabICL network a TabICLv2 network
-    "col_affine": False,
-    "col_feature_group": "same",
-    "col_feature_group_size": 3,
-    "col_target_aware": True,
-    "col_ssmax": "qassmax-mlp-elementwise",
-    "icl_ssmax": "qassmax-mlp-elementwise",
-    "row_rope_base": 100_000,
-    "row_rope_interleaved": False,
+# tabicl divides logits by this before the softmax; trained with it, probabilities come out calibrated.
+TEMPERATURE = 0.9
+_COMMON = {
+    **V2_ARCHITECTURE,
     "ff_factor": 2,
     "dropout": 0.0,
     "activation": "gelu",
@@ -57,7 +50,7 @@ _QUANTILES = {"small": 499, "smoke": 19}
 def configuration(task: str, size: str = "small") -> dict[str, Any]:
     """The keyword arguments of ``TabICL`` for one of our networks."""
     head = {"max_classes": 10} if task == "classification" else {"max_classes": 0, "num_quantiles": _QUANTILES[size]}
-    return {**head, **_WIDTHS[size], **_V2, "bias_free_ln": task == "regression"}
+    return {**head, **_WIDTHS[size], **_COMMON, "bias_free_ln": task == "regression"}
 
 
 def build(config: dict[str, Any], seed: int = 0) -> TabICL:
