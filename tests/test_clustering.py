@@ -88,12 +88,12 @@ def test_many_clusters_get_a_larger_sample(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_small_group_far_out_keeps_its_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample may miss it; k-means on all points would not."""
-    monkeypatch.setattr(clustering, "SAMPLE", 1_000)
+    monkeypatch.setattr(clustering, "SAMPLE", 200)
     points = np.random.default_rng(0).normal(size=(20_000, 2))
-    points[:3] += 1_000
-    labels, _ = cluster(points, 8, 0)
-    assert len(set(labels[:3])) == 1
-    assert not np.isin(labels[3:], labels[:3]).any()
+    points[:3] += 60  # too little weight to drag a centroid along in a few passes
+    for seed in range(4):  # a sample of a hundredth hardly ever has one of the three
+        labels, _ = cluster(points, 8, seed)
+        assert not np.isin(labels[3:], labels[:3]).any()
 
 
 @pytest.mark.parametrize("sample", [10, 10_000], ids=["by sums", "by columns"])

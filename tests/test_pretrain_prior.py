@@ -201,6 +201,17 @@ def test_useless_columns_are_noise_that_no_target_depends_on():
     assert seen > 20
 
 
+def test_what_is_noise_does_not_act(monkeypatch):
+    useless = torch.tensor([True, False, True]).view(1, 1, 3)
+    worlds = []
+    monkeypatch.setattr(columns, "useless_and_doubled", lambda X, draw: (X, useless))
+    make = targets.classes
+    monkeypatch.setattr(targets, "classes", lambda world, *more: worlds.append(world) or make(world, *more))
+    sample("classification", Shape(2, 50, 3, 30), Draw("cpu", 1))
+    acting = worlds[0].effects.abs().sum((0, 1)) > 0
+    assert acting.tolist() == [False, True, False]
+
+
 def test_the_target_is_no_column():
     """A variable that is a target is not written down as well, or the table would contain its own answer."""
     draw = Draw("cpu", 3)

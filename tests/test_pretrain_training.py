@@ -53,6 +53,17 @@ def test_a_run_in_pieces_is_the_run_in_one(tmp_path):
     assert again.progress.step == 10
 
 
+def test_every_step_has_tables_of_its_own(tmp_path):
+    training = Training(tmp_path, "classification", "smoke", 50)
+    by_shape: dict = {}
+    for step in range(20):
+        shape, batch = training._tables(step, None)
+        by_shape.setdefault(shape, []).append(batch.X)
+    for tables in by_shape.values():
+        assert all(not torch.equal(tables[0], other) for other in tables[1:])
+    assert max(map(len, by_shape.values())) > 1
+
+
 def test_another_seed_is_another_run(tmp_path):
     runs = [trained(tmp_path / str(seed), steps=3, seed=seed) for seed in (0, 1)]
     losses = [run.progress.log[-1]["loss"] for run in runs]
@@ -152,7 +163,7 @@ def test_schedule():
     assert rates[0] < 0.02 * schedule.rate
     assert rates[-1] < 0.02 * schedule.rate
     short, long = schedule.shapes(0, tokens=5)
-    assert schedule.shape_at(10, 0, [short, long]) in short
+    assert all(schedule.shape_at(step, 0, [short, long]) in short for step in range(600))
     late = [schedule.shape_at(step, 0, [short, long]) for step in range(700, 800)]
     assert 20 < sum(shape in long for shape in late) < 80
     for shape in short + long:
