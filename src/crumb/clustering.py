@@ -11,7 +11,7 @@ from crumb.quiet import quiet
 
 # Above so many points k-means runs on a sample first, on that and the points that it left farthest out next, and then a
 # few times over all: a fraction of the time on a million points, inertia within 0.2 % (docs/performance.md).
-SAMPLE, FARTHEST, PASSES = 50_000, 1_000, 5
+SAMPLE, PASSES = 50_000, 5
 
 
 def cluster(points: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -37,7 +37,9 @@ def _k_means(points: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
     sample = np.random.default_rng(seed).choice(len(points), size, replace=False)
     first = KMeans(n_clusters, n_init=1, random_state=seed).fit(points[np.sort(sample)]).cluster_centers_
     away = pairwise_distances_argmin_min(points, first)[1]
-    sample = np.union1d(sample, np.argsort(away, kind="stable")[-FARTHEST:])  # a small group far out may have no sample
+    sample = np.union1d(
+        sample, np.argsort(away, kind="stable")[-(size // 50) :]
+    )  # a small group far out may have no sample
     second = KMeans(n_clusters, n_init=1, random_state=seed).fit(points[sample]).cluster_centers_
     closer = (pairwise_distances_argmin_min(points, second)[1] ** 2).sum() < (away**2).sum()
     return KMeans(n_clusters, init=second if closer else first, n_init=1, max_iter=PASSES).fit(points).cluster_centers_
