@@ -37,9 +37,8 @@ def _k_means(points: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
     sample = np.random.default_rng(seed).choice(len(points), size, replace=False)
     first = KMeans(n_clusters, n_init=1, random_state=seed).fit(points[np.sort(sample)]).cluster_centers_
     away = pairwise_distances_argmin_min(points, first)[1]
-    sample = np.union1d(
-        sample, np.argsort(away, kind="stable")[-(size // 50) :]
-    )  # a small group far out may have no sample
+    farthest = np.argsort(away, kind="stable")[-(size // 50) :]  # a small group far out may have no sample
+    sample = np.union1d(sample, farthest)
     second = KMeans(n_clusters, n_init=1, random_state=seed).fit(points[sample]).cluster_centers_
     closer = (pairwise_distances_argmin_min(points, second)[1] ** 2).sum() < (away**2).sum()
     return KMeans(n_clusters, init=second if closer else first, n_init=1, max_iter=PASSES).fit(points).cluster_centers_
