@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from sklearn.datasets import make_blobs
 
-from crumb.candidates import herd_candidates
+from crumb.certified import herd_certified
 from crumb.clustering import cluster
 from crumb.files import atomic_write
 from crumb.herding import herd
@@ -75,7 +75,7 @@ def main() -> None:
         ]
 
     ways: dict[str, Callable[[Any], list[np.ndarray]]] = {
-        "certified": lambda blocks: [h.indices for h in herd_candidates(exact, P, Q, L, n, blocks)[0]],
+        "certified": lambda blocks: [h.indices for h in herd_certified(exact, P, Q, L, n, blocks)[0]],
         "exact": lambda blocks: [
             h.indices for h in herd(ExactObjective(exact, P, Q, L, len(centroids), blocks), n, map_blocks=blocks)
         ],

@@ -1,5 +1,8 @@
-"""Exact herding among candidates: the same choices as over the whole pool, and a bound that holds."""
+"""candidates.py: exact herding among rows that are drawn where the queries lie."""
 
+from __future__ import annotations
+
+import brute_force
 import numpy as np
 import pytest
 import torch
@@ -7,181 +10,171 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import make_blobs
 
-from crumb import candidates, select_contexts
-from crumb.candidates import TooManyCandidates, _Herding, herd_candidates, worth_while
+from crumb import EarlyStopping, candidates, select_contexts
+from crumb.candidates import draw, herd_among, herd_candidates
 from crumb.clustering import cluster
-from crumb.herding import EarlyStopping, herd, stop_early
+from crumb.herding import herd
 from crumb.kernel import Rbf, median_bandwidth
 from crumb.objective import ExactObjective
 from crumb.parallel import block_threads
 
 
-def blobs(rows: int = 6_000, queries: int = 200, d: int = 6, centers: int = 12, seed: int = 0):
-    X, _ = make_blobs(rows + queries, d, centers=centers, random_state=seed)
+def problem(kind: str = "blobs", rows: int = 12_000, queries: int = 200, d: int = 8, k: int = 10, seed: int = 0):
+    if kind == "blobs":
+        X, _ = make_blobs(rows + queries, d, centers=k, random_state=seed)
+    else:
+        X = np.random.default_rng(seed).normal(size=(rows + queries, d))
     X = (X - X.mean(0)) / X.std(0)
-    return torch.from_numpy(X[queries:]), torch.from_numpy(X[:queries])
+    labels, _ = cluster(X[:queries], k, seed)
+    kernel = Rbf(median_bandwidth(X[queries:], np.random.default_rng(0)))
+    return kernel, torch.from_numpy(X[queries:]), torch.from_numpy(X[:queries]), torch.from_numpy(labels)
 
 
-def problem(pool: torch.Tensor, queries: torch.Tensor, k: int = 12):
-    labels, _ = cluster(queries.numpy(), k, seed=0)
-    sigma = median_bandwidth(pool.numpy(), np.random.default_rng(0))
-    return Rbf(sigma), pool, queries, torch.from_numpy(labels)
+def mean_mmd2(contexts) -> float:
+    return float(np.mean([context.mmd2[-1] for context in contexts]))
 
 
-def over_the_whole_pool(kernel, pool, queries, labels, n):
+def exact(kernel, pool, queries, labels, n):
     return herd(ExactObjective(kernel, pool, queries, labels, int(labels.max()) + 1), n)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_choices_are_those_of_herding_over_the_whole_pool(seed):
-    asked = problem(*blobs(seed=seed))
-    ours, certificate = herd_candidates(*asked, n=80, most=0.5)
-    for context, whole in zip(ours, over_the_whole_pool(*asked, n=80), strict=True):
-        np.testing.assert_array_equal(context.indices, whole.indices)
-        np.testing.assert_allclose(context.mmd2, whole.mmd2, rtol=1e-9, atol=1e-13)
-    assert certificate.verifications >= 8
-    assert certificate.candidates < 0.5 * 12 * 6_000
-
-
-def test_choices_are_taken_back_until_they_are_right(monkeypatch):
-    """Forty choices at once among far too few candidates: the verification finds out, and leads to the right ones."""
-    monkeypatch.setattr(candidates, "FIRST", 1)
-    kernel, pool, queries, labels = problem(*blobs(seed=1, d=3), k=6)
-    herding = _Herding(kernel, pool, queries, labels, 40, map, most=1.0)
-    waiting = herding.clusters
-    while waiting:
-        for group in waiting:
-            group.advance(40)
-        waiting = herding.verify()
-    assert herding.redone > 0
-    for group, whole in zip(herding.clusters, over_the_whole_pool(kernel, pool, queries, labels, n=40), strict=True):
-        np.testing.assert_array_equal(group.rows, whole.indices)
-        np.testing.assert_allclose(group.mmd2, whole.mmd2, rtol=1e-9, atol=1e-13)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    seed=st.integers(0, 10_000),
-    d=st.integers(1, 8),
-    k=st.integers(1, 6),
-    spread=st.floats(0.05, 3),
-    t=st.integers(0, 30),
-    steps=st.integers(1, 20),
-)
-def test_the_bound_is_never_above_the_score(seed, d, k, spread, t, steps):
-    """Against brute force in float64, on clustered and on shapeless tables alike."""
+@given(st.integers(0, 10**6), st.integers(5, 60), st.integers(1, 6))
+@settings(max_examples=30, deadline=None)
+def test_herding_among_all_rows_is_the_paper_s(seed: int, rows: int, d: int) -> None:
     rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(4, d)) * 2
-    X = centres[rng.integers(4, size=460)] + spread * rng.normal(size=(460, d))
-    kernel, pool, queries, labels = problem(torch.from_numpy(X[60:]), torch.from_numpy(X[:60]), k)
-    herding = _Herding(kernel, pool, queries, labels, 60, map, most=1.0)
-    for group in herding.clusters:
-        group.advance(t)
-        group.advance(t + steps)
-    low, high, reach, limit = herding.limits()
-    bound = herding.bound(slice(None), low, high, reach)
-    for j, group in enumerate(herding.clusters):
-        rounding = float(limit[j]) - float(group.window.score.max())
-        cross = kernel(pool, queries[labels == j]).mean(1)
-        for now in range(t, t + steps):
-            chosen = pool[group.rows[:now]]
-            score = (kernel(pool, chosen).sum(1) if now else 0) - (now + 1) * cross
-            assert (bound[j] - rounding <= score + 1e-11).all()
-            assert score[group.rows[now]] == pytest.approx(float(group.window.score[now - t]), abs=1e-9)
+    points, queries, sigma = rng.normal(size=(rows, d)), rng.normal(size=(7, d)), 1.3
+    cross = brute_force.rbf(points, queries, sigma).mean(1)
+    chosen = herd_among(points / sigma, cross, rows)
+    assert chosen.tolist() == brute_force.greedy(points, queries, rows, sigma)
 
 
-def test_equal_rows_are_interchangeable():
-    """Tables of few distinct values are full of ties: the values chosen are the same, each row is chosen once."""
-    pool, queries = blobs(4_000, 150, d=3)
-    asked = problem((2 * pool).round(), (2 * queries).round(), k=5)
-    assert len(asked[1].unique(dim=0)) < 1_000
-    ours, _ = herd_candidates(*asked, n=60, most=1.0)
-    for context, whole in zip(ours, over_the_whole_pool(*asked, n=60), strict=True):
-        np.testing.assert_array_equal(asked[1][context.indices], asked[1][whole.indices])
-        assert len(set(context.indices)) == 60
+def test_with_every_row_a_candidate_it_is_exact_herding() -> None:
+    task = problem(rows=900)
+    ours, doubling = herd_candidates(*task, 60, 900, 0, dtype=np.float64)
+    assert doubling.candidates == 900
+    assert doubling.gain == 0.0
+    for a, b in zip(ours, exact(*task, 60), strict=True):
+        np.testing.assert_array_equal(a.indices, b.indices)
+        np.testing.assert_allclose(a.mmd2, b.mmd2, atol=1e-12)
 
 
-@pytest.mark.parametrize("offset", [0.0, 100.0, 3_000.0])
-def test_far_groups_and_large_norms_do_not_spoil_the_proof(offset):
-    """Squared distances are differences of squared norms: far from the origin they lose digits."""
+@pytest.mark.parametrize("kind", ["blobs", "cloud"])
+def test_mmd2_is_near_that_of_exact_herding(kind: str) -> None:
+    task = problem(kind)
+    ours, doubling = herd_candidates(*task, 60, 12_000, 0)
+    assert doubling.enough
+    assert mean_mmd2(ours) < 1.1 * mean_mmd2(exact(*task, 60))
+    if kind == "blobs":
+        assert doubling.candidates == 16 * 60
+    else:  # clusters as broad as the table: nothing can be left out
+        assert doubling.candidates > 16 * 60
+
+
+def test_where_it_has_to_end_early_it_says_so() -> None:
+    task = problem("cloud")
+    contexts, doubling = herd_candidates(*task, 60, 16 * 60, 0)
+    assert doubling.candidates == 16 * 60
+    assert not doubling.enough
+    assert mean_mmd2(contexts) > 1.2 * mean_mmd2(exact(*task, 60))
+
+
+def test_traces_are_the_exact_mmd2() -> None:
+    kernel, pool, queries, labels = problem()
+    contexts, _ = herd_candidates(kernel, pool, queries, labels, 40, 10**6, 0)
+    for k, context in enumerate(contexts):
+        assert len(set(context.indices)) == 40
+        members = queries[labels == k].numpy()
+        for t in (1, 7, 40):
+            direct = brute_force.mmd2(pool[context.indices[:t]].numpy(), members, kernel.sigma)
+            assert context.mmd2[t - 1] == pytest.approx(direct, abs=1e-12)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_single_precision_does_no_harm_far_from_the_origin(offset: float) -> None:
+    kernel, pool, queries, labels = problem()
+    single, _ = herd_candidates(kernel, pool + offset, queries + offset, labels, 60, 16 * 60, 0)
+    double, _ = herd_candidates(kernel, pool, queries, labels, 60, 16 * 60, 0, dtype=np.float64)
+    assert mean_mmd2(single) == pytest.approx(mean_mmd2(double), rel=0.02)
+
+
+def test_pools_in_single_precision_are_taken() -> None:
+    kernel, pool, queries, labels = problem()
+    single, _ = herd_candidates(kernel, pool.float(), queries.float(), labels, 60, 16 * 60, 0)
+    double, _ = herd_candidates(kernel, pool, queries, labels, 60, 16 * 60, 0)
+    assert mean_mmd2(single) == pytest.approx(mean_mmd2(double), rel=0.02)
+
+
+def test_threads_change_nothing_and_the_seed_does() -> None:
+    task = problem()
+    alone, _ = herd_candidates(*task, 40, 10**6, 0)
+    other, _ = herd_candidates(*task, 40, 10**6, 1)
+    with block_threads(2) as blocks:
+        shared, _ = herd_candidates(*task, 40, 10**6, 0, blocks)
+    assert all(np.array_equal(a.indices, b.indices) for a, b in zip(alone, shared, strict=True))
+    assert not all(np.array_equal(a.indices, b.indices) for a, b in zip(alone, other, strict=True))
+
+
+@given(
+    st.integers(0, 10**6), st.integers(1, 300), st.integers(1, 40), st.integers(1, 300), st.sampled_from([0, 1, 3, 50])
+)
+@settings(max_examples=200, deadline=None)
+def test_as_many_different_rows_are_drawn_as_were_asked_for(seed, rows, queries, count, spread) -> None:
+    rng = np.random.default_rng(seed)
+    distance = rng.chisquare(3, rows).round(rng.integers(3)) * rng.choice([0.0, 1.0, 10.0])  # often equal
+    count = min(count, rows)
+    drawn = draw(distance, rng.chisquare(3, queries) * spread, count, rng.permutation(rows))
+    assert len(drawn) == len(set(drawn)) == count
+    assert (np.diff(drawn) > 0).all()
+    assert drawn.min() >= 0
+    assert drawn.max() < rows
+
+
+def test_candidates_lie_where_the_queries_lie() -> None:
     rng = np.random.default_rng(0)
-    X = (rng.normal(size=(12, 3)) * 6)[rng.integers(12, size=6_200)] + 0.3 * rng.normal(size=(6_200, 3))
-    X[rng.random(len(X)) < 0.25] += offset
-    asked = problem(torch.from_numpy(X[200:]), torch.from_numpy(X[:200]), k=24)
-    ours, _ = herd_candidates(*asked, n=30, most=1.0)
-    for context, whole in zip(ours, over_the_whole_pool(*asked, n=30), strict=True):
-        np.testing.assert_allclose(context.mmd2, whole.mmd2, rtol=0, atol=1e-9)
-        if offset < 1_000:  # beyond, the scores themselves are only known to nine digits
-            np.testing.assert_array_equal(context.indices, whole.indices)
+    distance, queries = rng.uniform(0, 100, 50_000), rng.uniform(20, 30, 500)
+    drawn = distance[draw(distance, queries, 1_000, rng.permutation(50_000))]
+    assert ((drawn > 19) & (drawn < 30.2)).sum() >= 810  # the nearest stratum may be nearer
+    assert (drawn > 30.2).sum() == pytest.approx(100, abs=5)
+    halves = np.histogram(drawn[drawn < 30.2], [22, 24, 26, 28])[0]
+    assert halves.min() > 0.8 * halves.max()
 
 
-def test_single_precision_proves_nothing():
-    kernel, pool, queries, labels = problem(*blobs(20_000, 300, d=10))
-    assert not worth_while(kernel, pool.float(), queries.float(), labels, n=100, seed=0)
-
-
-def test_shapeless_tables_are_given_up_early():
+def test_where_few_rows_lie_there_the_nearest_ones_are_taken() -> None:
     rng = np.random.default_rng(0)
-    asked = problem(torch.from_numpy(rng.normal(size=(20_000, 10))), torch.from_numpy(rng.normal(size=(300, 10))))
-    with pytest.raises(TooManyCandidates):
-        herd_candidates(*asked, n=100)
-    assert not worth_while(*asked, n=100, seed=0)
+    distance = rng.permutation(1_000).astype(float)
+    drawn = distance[draw(distance, np.array([2.0, 3.0, 4.0]), 100, rng.permutation(1_000))]
+    assert (np.sort(drawn)[:90] == np.arange(90)).all()
 
 
-def test_clustered_tables_are_worth_while():
-    asked = problem(*blobs(20_000, 300, d=10))
-    assert worth_while(*asked, n=100, seed=0)
-    assert not worth_while(*asked, n=3_000, seed=0)  # most rows would be candidates
-    assert not worth_while(asked[0], asked[1][:1_000], *asked[2:], n=10, seed=0)  # small pools are fast anyway
-
-
-def test_threads_change_nothing():
-    asked = problem(*blobs())
-    alone, _ = herd_candidates(*asked, n=40, most=0.5)
-    with block_threads(3) as map_blocks:
-        together, _ = herd_candidates(*asked, n=40, map_blocks=map_blocks, most=0.5)
-    for one, other in zip(alone, together, strict=True):
-        np.testing.assert_array_equal(one.indices, other.indices)
-
-
-def test_early_stopping_cuts_where_herding_would_have_stopped():
-    rule = EarlyStopping(every=10, warm_up=20, tolerance=0.05, patience=2)
-    kernel, pool, queries, labels = problem(*blobs())
-    whole = herd(ExactObjective(kernel, pool, queries, labels, int(labels.max()) + 1), 150, early_stopping=rule)
-    full, _ = herd_candidates(kernel, pool, queries, labels, n=150, most=0.6)
-    cut = [stop_early(context, rule, 150) for context in full]
-    assert "converged" in [context.stop_reason for context in cut]
-    for ours, theirs in zip(cut, whole, strict=True):
-        assert ours.stop_reason == theirs.stop_reason
-        np.testing.assert_array_equal(ours.indices, theirs.indices)
-
-
-@pytest.mark.parametrize("rule", [False, EarlyStopping(every=10, warm_up=20, tolerance=0.05, patience=1)])
-def test_plans_say_how_they_were_made(rule):
-    pool, queries = (part.numpy() for part in blobs(20_000, 300, d=10))
-    plans = {
-        kernel: select_contexts(
-            pool, queries, context_size=60, kernel=kernel, device="cpu", early_stopping=rule, n_clusters=12
-        )
-        for kernel in ("auto", "certified", "exact")
-    }
-    assert "certificate" not in plans["exact"].settings
-    for kernel in ("auto", "certified"):
-        plan = plans[kernel]
-        assert plan.settings["kernel"] == "exact"
-        assert plan.settings["herd_batch"] == 1
-        assert plan.settings["certificate"]["verifications"] > 5
-        for ours, theirs in zip(plan.contexts, plans["exact"].contexts, strict=True):
-            np.testing.assert_array_equal(ours, theirs)
-
-
-def test_where_it_does_not_pay_the_rest_is_as_before():
+def test_more_candidates_include_the_fewer() -> None:
     rng = np.random.default_rng(0)
-    pool, queries = rng.normal(size=(17_000, 8)), rng.normal(size=(60, 8))
-    plans = [
-        select_contexts(pool, queries, context_size=20, n_clusters=3, kernel=kernel, device="cpu")
-        for kernel in ("certified", "exact")
-    ]
-    assert "certificate" not in plans[0].settings
-    for ours, theirs in zip(plans[0].contexts, plans[1].contexts, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    distance, queries, order = rng.chisquare(5, 5_000), rng.chisquare(5, 60), rng.permutation(5_000)
+    few, many = (draw(distance, queries, count, order) for count in (200, 400))
+    assert np.isin(few, many).mean() > 0.95
+
+
+def test_plans_say_how_many_candidates_were_enough() -> None:
+    _, pool, queries, _ = problem(rows=60_000)
+    arguments = {"context_size": 200, "n_clusters": 10, "device": "cpu"}
+    auto = select_contexts(pool.numpy(), queries.numpy(), **arguments)
+    named = select_contexts(pool.numpy(), queries.numpy(), kernel="candidates", **arguments)
+    assert auto.settings["kernel"] == named.settings["kernel"] == "candidates"
+    assert auto.settings["candidates"]["candidates"] == 16 * 200
+    assert auto.settings["candidates"]["gain"] < candidates.ENOUGH
+    for a, b in zip(auto.contexts, named.contexts, strict=True):
+        np.testing.assert_array_equal(a, b)
+    rule = EarlyStopping(every=10, warm_up=20, tolerance=0.05, patience=1)
+    stopped = select_contexts(pool.numpy(), queries.numpy(), early_stopping=rule, **arguments)
+    assert stopped.sizes.max() < 200
+    for a, b in zip(stopped.contexts, auto.contexts, strict=True):
+        np.testing.assert_array_equal(a, b[: len(a)])
+
+
+def test_where_candidates_do_not_suffice_auto_goes_on_with_all_rows() -> None:
+    _, pool, queries, _ = problem("cloud", rows=40_000, queries=300)
+    arguments = {"context_size": 300, "n_clusters": 20, "device": "cpu"}
+    auto = select_contexts(pool.numpy(), queries.numpy(), **arguments)
+    whole = select_contexts(pool.numpy(), queries.numpy(), kernel="exact", **arguments)
+    assert auto.settings == whole.settings
+    for a, b in zip(auto.contexts, whole.contexts, strict=True):
+        np.testing.assert_array_equal(a, b)

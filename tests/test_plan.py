@@ -151,14 +151,14 @@ def test_a_swap_under_random_features_redraws_their_own_trace() -> None:
 
 
 def test_many_queries_make_the_exact_kernel_too_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crumb.settings.EXACT_KERNEL_VALUES", {"cpu": 300 * (2 * 10 + 60), "gpu": 0})
+    monkeypatch.setattr("crumb.settings.SECONDS_WORTH", {"cpu": 300 * (2 * 10 + 60), "gpu": 0})
     few = select_contexts(POOL, QUERIES[:5], n_clusters=2, context_size=10)
     many = select_contexts(POOL, np.tile(QUERIES, (5, 1)), n_clusters=2, context_size=10)
     assert (few.settings["kernel"], many.settings["kernel"]) == ("exact", "rff")
 
 
 def test_streams_of_chance_are_independent() -> None:
-    task = Problem(POOL, QUERIES, 10, 2, Kernel("exact", 1.0, 64, 1), seed=1)
+    task = Problem(POOL, QUERIES, 10, 2, Kernel(("exact",), 1.0, 64, 1), seed=1)
     draws = {
         purpose: tuple(task.rng(purpose).integers(1000, size=5)) for purpose in ("rff", "uniform", "micp", "voronoi")
     }

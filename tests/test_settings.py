@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from crumb.cost import AT_ONCE, SECONDS_WORTH, Load
 from crumb.errors import InvalidInput
 from crumb.herding import EarlyStopping
 from crumb.settings import (
-    EXACT_KERNEL_VALUES,
     check_bandwidth,
     non_negative,
     paper_configuration,
@@ -43,22 +43,44 @@ def test_senseless_context_sizes_are_refused(wrong) -> None:
         resolve_context_size(wrong, 100)
 
 
-def test_auto_kernel_goes_by_the_cost() -> None:
-    limit = EXACT_KERNEL_VALUES["cpu"]
-    cheap = resolve_kernel("auto", 64, "auto", 1.0, limit)
-    dear = resolve_kernel("auto", 64, "auto", 1.0, limit + 1)
-    assert resolve_kernel("auto", 64, "auto", 1.0, limit + 1, "cuda").name == "exact"
-    assert (cheap.name, cheap.batch) == ("exact", 1)
-    assert (dear.name, dear.batch, dear.rff_dim) == ("rff", 10, 64)
-    assert resolve_kernel("exact", 64, 7, 1.0, 1e30).batch == 7
+@pytest.mark.parametrize(
+    ("load", "device", "ways"),
+    [
+        (Load(10_000, 200, 20, 500), "cpu", ("exact",)),  # done at once
+        (Load(100_000, 1_000, 20, 500), "cpu", ("candidates", "exact")),
+        (Load(25_000, 1_000, 20, 1_000), "cpu", ("exact",)),  # 16n candidates would be most of the pool
+        (Load(5_000_000, 1_000, 20, 1_000), "cpu", ("candidates",)),
+        (Load(5_000_000, 1_000_000, 20, 1_000), "cpu", ("rff",)),  # the queries alone cost too much
+        (Load(1_000_000, 10_000, 20, 2_000), "cuda", ("exact",)),
+        (Load(100_000_000, 10_000, 20, 2_000), "cuda", ("rff",)),
+    ],
+)
+def test_auto_kernel_goes_by_the_cost(load: Load, device: str, ways: tuple[str, ...]) -> None:
+    kernel = resolve_kernel("auto", 64, "auto", 1.0, load, device)
+    assert kernel.ways == ways
+    assert kernel.batch == (10 if ways == ("rff",) else 1)
+    if "candidates" in ways:
+        assert 16 * load.budget <= kernel.most_candidates < load.rows
+        assert load.exact > AT_ONCE
+        assert load.among(kernel.most_candidates) <= SECONDS_WORTH["cpu"]
+
+
+def test_candidates_are_for_one_row_at_a_time_on_a_cpu() -> None:
+    load = Load(100_000, 1_000, 20, 500)
+    for kernel in ("candidates", "certified"):
+        assert resolve_kernel(kernel, 64, "auto", 1.0, load).ways == (kernel, "exact")
+        assert resolve_kernel(kernel, 64, 5, 1.0, load).ways == ("exact",)
+        assert resolve_kernel(kernel, 64, 1, 1.0, load, "cuda").ways == ("exact",)
+    assert resolve_kernel("auto", 64, 5, 1.0, load).ways == ("exact",)
+    assert resolve_kernel("exact", 64, 7, 1.0, load).batch == 7
 
 
 def test_unknown_kernel_and_senseless_numbers_are_refused() -> None:
     with pytest.raises(InvalidInput, match="Unknown kernel 'linear'"):
-        resolve_kernel("linear", 64, 1, 1.0, 0)
+        resolve_kernel("linear", 64, 1, 1.0)
     for name, arguments in {"rff_dim": (0, 1), "herd_batch": (64, 0)}.items():
         with pytest.raises(InvalidInput, match=name):
-            resolve_kernel("rff", *arguments, 1.0, 0)
+            resolve_kernel("rff", *arguments, 1.0)
     for wrong in (0, -1.0, "mean", True, float("inf"), float("nan")):
         with pytest.raises(InvalidInput, match="bandwidth must be"):
             check_bandwidth(wrong)

@@ -84,7 +84,7 @@ class _Crumb(BaseEstimator):
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
             )
         resolve_strategy(self.strategy)  # what is misspelt shows before the table is encoded
-        resolve_kernel(self.kernel, self.rff_dim, self.herd_batch, bandwidth=1.0, cost=0)
+        resolve_kernel(self.kernel, self.rff_dim, self.herd_batch, bandwidth=1.0)
         check_bandwidth(self.bandwidth)
         rows = to_rows(X, min_rows=2)
         validate_data(self, rows, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
@@ -248,10 +248,12 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         K, the clusters of queries. ``"auto"``: 20, and 1 for ``"uniform"``. 1 or None: no clustering.
     context_size : int, float or "auto", default="auto"
         The context budget n: rows, or a share of the pool. ``"auto"``: 1,000.
-    kernel : {"auto", "exact", "certified", "rff"}, default="auto"
-        The RBF kernel itself or its random Fourier features. ``"certified"``: the exact kernel on a CPU, herding among
-        few candidates with a proof that other rows could not have been chosen, where the queries of a cluster lie close
-        enough together for it. ``"auto"``: certified, else exact while that takes seconds, else random features.
+    kernel : {"auto", "exact", "candidates", "certified", "rff"}, default="auto"
+        How contexts are searched. ``"exact"``: the RBF kernel, every row a candidate at every choice. ``"candidates"``:
+        the same among rows drawn where the queries of a cluster lie, twice as many as long as that helps (CPU).
+        ``"certified"``: the same among few rows, with a proof that no other one would have been chosen (CPU, where the
+        bound allows it). ``"rff"``: random Fourier features. ``"auto"``: exact or among candidates, by their cost;
+        random features where the queries alone are too many for both. The plan says which.
     rff_dim : int, default=256
         D, the number of random features.
     herd_batch : int or "auto", default="auto"

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from crumb.clustering import value_order
+from crumb.cost import Load
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput
 from crumb.evidence import measure_support, measure_traces, trace, unmeasured
@@ -139,7 +140,7 @@ def plan_settings(
     sigma = check_bandwidth(bandwidth)
     if isinstance(sigma, str):
         sigma = median_bandwidth(pool, np.random.default_rng([seed, 0]))
-    resolve_kernel(kernel, rff_dim, herd_batch, sigma, cost=0)
+    resolve_kernel(kernel, rff_dim, herd_batch, sigma)
     resolve_jobs(n_jobs)
     if n_clusters is None:
         clusters = 1
@@ -176,9 +177,7 @@ def make_plan(
     ``evidence=False`` leaves out what is measured only to be looked at, for plans that nobody will see.
     """
     strategy, clusters = settings.strategy, min(settings.n_clusters, len(queries))
-    # A pool row costs one kernel value for each chosen row of each cluster and one for each query; the queries of a
-    # cluster cost one for each pair.
-    cost = len(pool) * (clusters * settings.n + len(queries)) + len(queries) ** 2 // clusters
+    load = Load(len(pool), len(queries), clusters, settings.n)
     watched = settings.verbose and isinstance(strategy, MMD)
     # k-means starts from rows by their position. In the order of their values, the order in which queries came
     # changes nothing.
@@ -193,7 +192,7 @@ def make_plan(
             settings.n,
             clusters,
             resolve_kernel(
-                settings.kernel, settings.rff_dim, settings.herd_batch, settings.bandwidth, cost, settings.device
+                settings.kernel, settings.rff_dim, settings.herd_batch, settings.bandwidth, load, settings.device
             ),
             settings.early_stopping,
             settings.seed,
@@ -203,7 +202,7 @@ def make_plan(
         )
         selection = strategy.select(problem)
         if selection.kernel is not None:
-            problem = replace(problem, kernel=selection.kernel)
+            problem = replace(problem, kernel=replace(problem.kernel, ways=(selection.kernel,)))
         swapped = np.zeros(len(selection.contexts), dtype=np.int64)
         if y is not None and strategy.drops_rows and settings.min_per_class:
             swapped = _guard(problem, selection, y, settings.min_per_class)
@@ -273,8 +272,7 @@ def _record(problem: Problem, settings: PlanSettings, selection: Selection) -> d
     if isinstance(settings.strategy, MMD):
         record["kernel"] = problem.kernel.name
         record["herd_batch"] = problem.kernel.batch
-        if selection.certificate is not None:
-            record["certificate"] = selection.certificate
+        record.update(selection.facts)
         if problem.kernel.name == "rff":
             record["rff_dim"] = problem.kernel.rff_dim
         record["early_stopping"] = asdict(problem.early_stopping) if problem.early_stopping else False

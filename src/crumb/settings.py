@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
+from crumb.candidates import FIRST
+from crumb.cost import AT_ONCE, SECONDS_WORTH, Load
 from crumb.errors import InvalidInput
 from crumb.herding import EarlyStopping
 
 # Measured: docs/defaults.md.
 DEFAULT_CONTEXT = 1_000
+WAYS = ("exact", "candidates", "certified", "rff")
 RFF_BATCH = 10  # with 256 features as good as the exact kernel there, where the paper's 64 and 50 are not
-# Exact herding costs one kernel value for each (pool row, cluster, chosen row).
-EXACT_KERNEL_VALUES = {"cpu": 2_000_000_000, "gpu": 100_000_000_000}
 
 
 def paper_configuration() -> dict[str, Any]:
@@ -36,13 +37,17 @@ def paper_configuration() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Kernel:
-    """How stage 2 measures similarity: everything resolved, nothing left to choose."""
+    """How stage 2 measures similarity and searches: everything resolved, nothing left to choose."""
 
-    name: str  # "exact" or "rff"
+    ways: tuple[str, ...]  # "exact", "candidates", "certified" or "rff": the first that does not give up
     bandwidth: float
     rff_dim: int
     batch: int
-    certify: bool = False  # whether to try exact herding among candidates first (candidates.py)
+    most_candidates: int = 0  # a cluster
+
+    @property
+    def name(self) -> str:
+        return self.ways[0]
 
 
 def resolve_context_size(context_size: str | float, n_pool: int, window: int | None = None) -> int:
@@ -71,19 +76,39 @@ def resolve_context_size(context_size: str | float, n_pool: int, window: int | N
 
 
 def resolve_kernel(
-    kernel: str, rff_dim: int, herd_batch: str | int, bandwidth: float, cost: float, device: str = "cpu"
+    kernel: str,
+    rff_dim: int,
+    herd_batch: str | int,
+    bandwidth: float,
+    load: Load | None = None,
+    device: str = "cpu",
 ) -> Kernel:
-    """``cost`` is the number of kernel values that exact herding would need; ``"auto"`` goes by it."""
-    certify = kernel in ("auto", "certified") and device == "cpu" and herd_batch in ("auto", 1)
-    if kernel == "auto":
-        kernel = "exact" if cost <= EXACT_KERNEL_VALUES["cpu" if device == "cpu" else "gpu"] else "rff"
-    elif kernel == "certified":
-        kernel = "exact"
-    elif kernel not in ("exact", "rff"):
-        raise InvalidInput(f"Unknown kernel {kernel!r}: choose 'auto', 'exact', 'certified' or 'rff'.")
-    if herd_batch == "auto":
-        herd_batch = 1 if kernel == "exact" else RFF_BATCH
-    return Kernel(kernel, bandwidth, positive("rff_dim", rff_dim), positive("herd_batch", herd_batch), certify)
+    """``"auto"`` goes by the ``load``; without one, only mistakes are looked for."""
+    if kernel not in ("auto", *WAYS):
+        raise InvalidInput(f"Unknown kernel {kernel!r}: choose 'auto', {', '.join(map(repr, WAYS))}.")
+    batch = herd_batch if herd_batch != "auto" else RFF_BATCH if kernel == "rff" else 1
+    batch = positive("herd_batch", batch)
+    ways: tuple[str, ...] = (kernel,)
+    most = load.rows if load else 0
+    if load and kernel == "auto":
+        ways, most = _ways(load, device, batch)
+    elif kernel in ("candidates", "certified"):  # made for one row at a time on a CPU; elsewhere the exact kernel
+        ways = (kernel, "exact") if device == "cpu" and batch == 1 else ("exact",)
+    if ways == ("rff",) and herd_batch == "auto":
+        batch = RFF_BATCH
+    return Kernel(ways, bandwidth, positive("rff_dim", rff_dim), batch, most)
+
+
+def _ways(load: Load, device: str, batch: int) -> tuple[tuple[str, ...], int]:
+    """What ``"auto"`` tries, and with how many candidates: the exact kernel wherever it takes seconds."""
+    affordable = SECONDS_WORTH["cpu" if device == "cpu" else "gpu"]
+    most = load.candidates_for(affordable)
+    one_by_one = device == "cpu" and batch == 1
+    if load.exact <= affordable:
+        few = min(most, load.rows // 4)  # trying in vain may cost half as much as not trying
+        worth_trying = one_by_one and load.exact > AT_ONCE and few >= FIRST * load.budget
+        return ("candidates", "exact") if worth_trying else ("exact",), few
+    return (("candidates",) if one_by_one and most >= FIRST * load.budget else ("rff",)), most
 
 
 def resolve_early_stopping(early_stopping: bool | EarlyStopping) -> EarlyStopping | None:

@@ -6,7 +6,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -41,9 +41,11 @@ class Problem:
         return np.random.default_rng([self.seed, zlib.crc32(purpose.encode())])
 
     def similarity(self) -> Rbf | RandomFourierFeatures:
-        """The kernel of stage 2; the same Ω and b however often it is asked for."""
-        if self.kernel.name == "exact":
-            return Rbf(self.kernel.bandwidth)
+        """The kernel of stage 2."""
+        return self.features() if self.kernel.name == "rff" else Rbf(self.kernel.bandwidth)
+
+    def features(self) -> RandomFourierFeatures:
+        """The same Ω and b however often they are asked for."""
         d = self.pool.shape[1]
         return RandomFourierFeatures.draw(d, self.kernel.rff_dim, self.kernel.bandwidth, self.rng("rff"))
 
@@ -62,8 +64,8 @@ class Selection:
     contexts: list[np.ndarray]
     stop_reasons: list[str]
     mmd2: list[np.ndarray] | None = None  # traces, where the strategy watched them
-    kernel: Kernel | None = None  # the one that was used, where that is not the one that was asked for
-    certificate: dict[str, int] | None = None  # of exact herding among candidates
+    kernel: str | None = None  # the way that was taken
+    facts: dict[str, Any] = field(default_factory=dict)  # what else the plan should say of it
 
 
 class Strategy(BaseEstimator, ABC):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
 
 import torch
 
-from crumb.candidates import Certificate, TooManyCandidates, herd_candidates, worth_while
+from crumb.candidates import herd_candidates
+from crumb.certified import TooManyCandidates, herd_certified, worth_while
 from crumb.clustering import cluster
 from crumb.herding import Herded, herd, stop_early
 from crumb.kernel import Rbf
 from crumb.objective import ExactObjective, Objective, RffObjective
 from crumb.selection.base import Problem, Selection, Strategy
+
+Found = tuple[list[Herded], dict[str, Any]]  # contexts, and what the plan should say of how they were found
 
 
 class MMD(Strategy):
@@ -21,46 +26,79 @@ class MMD(Strategy):
 
     def select(self, problem: Problem) -> Selection:
         labels, centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
-        marks = torch.from_numpy(labels)
-        certified = _certified(problem, marks) if problem.kernel.certify else None
-        if certified is None:
-            herded = herd(
-                _objective(problem, marks, len(centroids)),
-                problem.n,
-                problem.kernel.batch,
-                problem.early_stopping,
-                problem.map_blocks,
-                problem.progress,
-            )
-        else:
-            herded = [stop_early(context, problem.early_stopping, problem.n) for context in certified[0]]
+        for way in problem.kernel.ways:
+            found = WAYS[way](problem, torch.from_numpy(labels), way == problem.kernel.ways[-1])
+            if found is not None:
+                break
+        assert found is not None
+        herded, facts = found
         return Selection(
             labels,
             centroids,
             contexts=[context.indices for context in herded],
             stop_reasons=[context.stop_reason for context in herded],
             mmd2=[context.mmd2 for context in herded],
-            kernel=replace(problem.kernel, name="exact", batch=1) if certified else None,
-            certificate=asdict(certified[1]) if certified else None,
+            kernel=way,
+            facts=facts,
         )
 
 
-def _certified(problem: Problem, labels: torch.Tensor) -> tuple[list[Herded], Certificate] | None:
-    """Exact herding among candidates, where few rows are; None where it would not be faster."""
-    kernel, pool, queries = Rbf(problem.kernel.bandwidth), problem.tensor(problem.pool), problem.tensor(problem.queries)
+def _exact(problem: Problem, labels: torch.Tensor, last: bool) -> Found:
+    kernel, pool, queries = _tensors(problem)
+    labels, n_clusters = labels.to(pool.device), int(labels.max()) + 1
+    objective = ExactObjective(kernel, pool, queries, labels, n_clusters, problem.map_blocks)
+    return _herd(problem, objective), {}
+
+
+def _rff(problem: Problem, labels: torch.Tensor, last: bool) -> Found:
+    features = problem.features()
+    pool, queries = problem.tensor(problem.pool), problem.tensor(problem.queries)
+    labels, n_clusters = labels.to(pool.device), int(labels.max()) + 1
+    objective = RffObjective(features.like(pool), pool, queries, labels, n_clusters, problem.map_blocks)
+    return _herd(problem, objective), {}
+
+
+def _candidates(problem: Problem, labels: torch.Tensor, last: bool) -> Found | None:
+    kernel, pool, queries = _tensors(problem)
+    contexts, doubling = herd_candidates(
+        kernel, pool, queries, labels, problem.n, problem.kernel.most_candidates, problem.seed, problem.map_blocks
+    )
+    if not doubling.enough and not last:
+        return None
+    return _ended(problem, contexts), {"candidates": asdict(doubling)}
+
+
+def _certified(problem: Problem, labels: torch.Tensor, last: bool) -> Found | None:
+    kernel, pool, queries = _tensors(problem)
     if not worth_while(kernel, pool, queries, labels, problem.n, problem.seed):
         return None
     try:
-        certified = herd_candidates(kernel, pool, queries, labels, problem.n, problem.map_blocks)
+        contexts, certificate = herd_certified(kernel, pool, queries, labels, problem.n, problem.map_blocks)
     except TooManyCandidates:
         return None
+    return _ended(problem, contexts), {"certificate": asdict(certificate)}
+
+
+# Each gives None where another way is better, unless it is the last one.
+WAYS: dict[str, Callable[[Problem, torch.Tensor, bool], Found | None]] = {
+    "exact": _exact,
+    "candidates": _candidates,
+    "certified": _certified,
+    "rff": _rff,
+}
+
+
+def _tensors(problem: Problem) -> tuple[Rbf, torch.Tensor, torch.Tensor]:
+    return Rbf(problem.kernel.bandwidth), problem.tensor(problem.pool), problem.tensor(problem.queries)
+
+
+def _herd(problem: Problem, objective: Objective) -> list[Herded]:
+    return herd(
+        objective, problem.n, problem.kernel.batch, problem.early_stopping, problem.map_blocks, problem.progress
+    )
+
+
+def _ended(problem: Problem, contexts: list[Herded]) -> list[Herded]:
+    """Contexts that were chosen to the end, cut where early stopping would have ended them."""
     problem.progress(problem.n)
-    return certified
-
-
-def _objective(problem: Problem, labels: torch.Tensor, n_clusters: int) -> Objective:
-    pool, queries = problem.tensor(problem.pool), problem.tensor(problem.queries)
-    similarity, labels = problem.similarity(), labels.to(pool.device)
-    if isinstance(similarity, Rbf):
-        return ExactObjective(similarity, pool, queries, labels, n_clusters, problem.map_blocks)
-    return RffObjective(similarity.like(pool), pool, queries, labels, n_clusters, problem.map_blocks)
+    return [stop_early(context, problem.early_stopping, problem.n) for context in contexts]
