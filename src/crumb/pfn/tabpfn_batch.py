@@ -63,7 +63,7 @@ def predict_together(estimator: Any, tasks: list[ContextTask], output: Output) -
 
 
 def _padded(rows: Rows, count: int) -> Rows:
-    """So many rows, the last one repeated: a row that is there already leaves columns as constant as they were."""
+    """So many rows, the last one repeated: queries do not see each other."""
     index = np.minimum(np.arange(count), len(rows) - 1)
     return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
 
