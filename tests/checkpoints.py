@@ -75,13 +75,28 @@ def tabpfn_classifier(path: Path, seed: int = 0) -> Path:
 
 
 def tabpfn_regressor(path: Path, seed: int = 0) -> Path:
-    from tabpfn.architectures.shared.bar_distribution import FullSupportBarDistribution
-
     content = _tabpfn(seed, max_num_classes=0, num_buckets=100)
-    bars = FullSupportBarDistribution(torch.linspace(-4, 4, 101))
-    content["state_dict"].update({f"criterion.{name}": value for name, value in bars.state_dict().items()})
+    content["state_dict"].update(_bars())
     torch.save(content, path)
     return path
+
+
+def tabpfn_v2_5_regressor(path: Path) -> Path:
+    """Its configuration says −1 where that of version 2 says that there are 0 classes."""
+    from tabpfn.architectures import tabpfn_v2_5
+
+    config = tabpfn_v2_5.TabPFNV2p5Config(emsize=16, nlayers=2, nhead=2, num_thinking_rows=2, num_buckets=100)
+    assert config.max_num_classes == -1
+    weights = randomised(tabpfn_v2_5.get_architecture(config)).state_dict() | _bars()
+    torch.save({"architecture_name": "base", "config": asdict(config), "state_dict": weights}, path)
+    return path
+
+
+def _bars() -> dict[str, torch.Tensor]:
+    from tabpfn.architectures.shared.bar_distribution import FullSupportBarDistribution
+
+    bars = FullSupportBarDistribution(torch.linspace(-4, 4, 101))
+    return {f"criterion.{name}": value for name, value in bars.state_dict().items()}
 
 
 def _tabpfn(seed: int, **config: Any) -> dict[str, Any]:

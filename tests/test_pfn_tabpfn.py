@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 import sys
 import warnings
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,10 @@ import torch
 pytest.importorskip("tabpfn")
 
 import tabpfn.model_loading
-from checkpoints import randomised
 from checkpoints import tabpfn_classifier as write_classifier
+from checkpoints import tabpfn_v2_5_regressor
 from small_tables import QUANTILES, classes, frame, numbers, table, targets
 from tabpfn import TabPFNClassifier, TabPFNRegressor
-from tabpfn.architectures import tabpfn_v2_5
-from tabpfn.architectures.shared.bar_distribution import FullSupportBarDistribution
 from tabpfn.checkpoint import save_as_safetensors
 
 import crumb.pfn as backends
@@ -241,14 +238,8 @@ def test_weights_that_do_not_fit_are_refused_at_fit(tabpfn_classifier: Path, tmp
 
 
 def test_later_network_of_the_same_package(tmp_path: Path) -> None:
-    """TabPFN 2.5 by path. Its configuration says −1 where that of version 2 says that there are 0 classes."""
-    config = tabpfn_v2_5.TabPFNV2p5Config(emsize=16, nlayers=2, nhead=2, num_thinking_rows=2, num_buckets=100)
-    assert config.max_num_classes == -1
-    network = randomised(tabpfn_v2_5.get_architecture(config))
-    bars = FullSupportBarDistribution(torch.linspace(-4, 4, 101)).state_dict()
-    weights = {**network.state_dict(), **{f"criterion.{name}": value for name, value in bars.items()}}
-    path = tmp_path / "tabpfn-v2.5-regressor.ckpt"
-    torch.save({"architecture_name": "base", "config": asdict(config), "state_dict": weights}, path)
+    """TabPFN 2.5 by path."""
+    path = tabpfn_v2_5_regressor(tmp_path / "tabpfn-v2.5-regressor.ckpt")
     X, y, queries = numbers(60, 1), targets(60, 2), numbers(10, 3)
     crumb = CrumbRegressor(model=path, strategy="full", device="cpu").fit(X, y)
     package = TabPFNRegressor(model_path=path, n_estimators=1, random_state=0, device="cpu").fit(X, y)

@@ -6,15 +6,21 @@ Version 2 is named explicitly everywhere: the package's own default is a gated, 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
 from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
 from crumb.pfn.base import BackendSettings, ContextTask, Output
 from crumb.pfn.checkpoint import Checkpoint
+from crumb.pfn.groups import halved, in_groups
 from crumb.pfn.network import NetworkBackend, Shared
+from crumb.pfn.tabpfn_batch import HELD_CELLS, cells, group_of, most_together, predict_together
 
 try:
     from tabpfn import ModelSpecs, TabPFNClassifier, TabPFNRegressor
@@ -26,6 +32,14 @@ except ImportError as error:
 ANY_NUMBER = 1 << 60
 
 
+@dataclasses.dataclass
+class SharedSpecs(ModelSpecs):
+    """Not copied with the estimator that holds it: the package's batched calls clone theirs, network and all."""
+
+    def __deepcopy__(self, _memo: dict[int, Any]) -> SharedSpecs:
+        return self
+
+
 def _build(path: Path, task: str, _device: str, _precision: str) -> ModelSpecs:
     kind = "classifier" if task == "classification" else "regressor"
     try:
@@ -35,7 +49,7 @@ def _build(path: Path, task: str, _device: str, _precision: str) -> ModelSpecs:
     # The package warns above 200 rows on a CPU and refuses above 1,000: here the context budget is the user's
     # own choice, and there are many contexts.
     inference = dataclasses.replace(inference, MAX_CPU_SAMPLES=ANY_NUMBER)
-    return ModelSpecs(model, architecture, inference, criterion if kind == "regressor" else None)
+    return SharedSpecs(model, architecture, inference, criterion if kind == "regressor" else None)
 
 
 # The package moves a network to its device and casts it to its precision in place, so those do not share one.
@@ -53,14 +67,56 @@ class TabPFNBackend(NetworkBackend):
         self.window = window or limit
 
     def _specs(self) -> ModelSpecs:
-        options = self.settings.options
-        device, precision = options.get("device", self.settings.device), options.get("inference_precision")
-        return shared_specs(self.path, self.task, str(device), str(precision))
+        precision = self.settings.options.get("inference_precision")
+        return shared_specs(self.path, self.task, self._device, str(precision))
+
+    @property
+    def _device(self) -> str:
+        return str(self.settings.options.get("device", self.settings.device))
+
+    @property
+    def batched(self) -> bool:
+        """Whether contexts share a pass: on a CPU that is slower, and the package knows it to be wrong on MPS."""
+        unheeded = {"fit_mode", "memory_saving_mode"}  # by the package's batched calls
+        return self._device.startswith("cuda") and not unheeded & set(self.settings.options)
+
+    def predict_contexts(self, tasks: Iterable[ContextTask], output: Output) -> Iterator[np.ndarray]:
+        if not self.batched:
+            return super().predict_contexts(tasks, output)
+
+        def run(group: list[ContextTask]) -> list[np.ndarray]:
+            return list(chain.from_iterable(self._call(call, output) for call in self._calls(group)))
+
+        return in_groups(tasks, lambda task: group_of(task, output), run, cells, HELD_CELLS)
+
+    def _calls(self, group: list[ContextTask]) -> Iterator[list[ContextTask]]:
+        """A group in parts that fit in memory."""
+        most = most_together(self._specs(), group, self._device)
+        return (group[start : start + most] for start in range(0, len(group), most))
+
+    def _call(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
+        return halved(
+            tasks,
+            run=lambda some: self._together(some, output),
+            alone=lambda task: self.predict_context(task, output),
+            too_large=torch.OutOfMemoryError,
+        )
+
+    def _together(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
+        try:
+            with self.one_pass(), self._refusals():
+                return predict_together(self._estimator(tasks[0]), tasks, output)
+        except NotImplementedError:  # an option whose effect the package fits for each context
+            return [self.predict_context(task, output) for task in tasks]
 
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
+        with self._refusals():
+            return _predict(self._estimator(task).fit(task.X, task.y), task, output)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
         try:
-            estimator = self._estimator(task).fit(task.X, task.y)
-            return _predict(estimator, task, output)
+            yield
         except TabPFNValidationError as error:
             raise InvalidInput(
                 f"The model {self.name!r} refuses a context (arguments named here go into model_options): {error}"
