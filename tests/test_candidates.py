@@ -154,7 +154,7 @@ def test_more_candidates_include_the_fewer() -> None:
 
 
 def test_plans_say_how_many_candidates_were_enough() -> None:
-    _, pool, queries, _ = problem(rows=60_000)
+    _, pool, queries, _ = problem(rows=120_000)
     arguments = {"context_size": 200, "n_clusters": 10, "device": "cpu"}
     auto = select_contexts(pool.numpy(), queries.numpy(), **arguments)
     named = select_contexts(pool.numpy(), queries.numpy(), kernel="candidates", **arguments)
