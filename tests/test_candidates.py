@@ -159,7 +159,7 @@ def test_plans_say_how_many_candidates_were_enough() -> None:
     auto = select_contexts(pool.numpy(), queries.numpy(), **arguments)
     named = select_contexts(pool.numpy(), queries.numpy(), kernel="candidates", **arguments)
     assert auto.settings["kernel"] == named.settings["kernel"] == "candidates"
-    assert auto.settings["candidates"]["candidates"] == 16 * 200
+    assert 16 * 200 <= auto.settings["candidates"]["candidates"] < 30_000
     assert auto.settings["candidates"]["gain"] < candidates.ENOUGH
     for a, b in zip(auto.contexts, named.contexts, strict=True):
         np.testing.assert_array_equal(a, b)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from crumb.kernel import Rbf
 from crumb.objective import ExactObjective, Objective, RffObjective
 from crumb.selection.base import Problem, Selection, Strategy
 
+MOST_COLUMNS = 1_024  # of gpu_herding.py, whose blocks hold a whole row
 Found = tuple[list[Herded], dict[str, Any]]  # contexts, and what the plan should say of how they were found
 
 
@@ -46,6 +48,10 @@ class MMD(Strategy):
 def _exact(problem: Problem, labels: torch.Tensor, last: bool) -> Found:
     kernel, pool, queries = _tensors(problem)
     labels, n_clusters = labels.to(pool.device), int(labels.max()) + 1
+    if problem.kernel.batch == 1 and runs_on(pool):
+        from crumb.gpu_herding import herd_on_gpu
+
+        return herd_on_gpu(kernel, pool, queries, labels, problem.n, problem.early_stopping, problem.progress), {}
     objective = ExactObjective(kernel, pool, queries, labels, n_clusters, problem.map_blocks)
     return _herd(problem, objective), {}
 
@@ -86,6 +92,11 @@ WAYS: dict[str, Callable[[Problem, torch.Tensor, bool], Found | None]] = {
     "certified": _certified,
     "rff": _rff,
 }
+
+
+def runs_on(pool: torch.Tensor) -> bool:
+    """Whether the kernels of gpu_herding.py can be used."""
+    return pool.is_cuda and pool.shape[1] <= MOST_COLUMNS and find_spec("triton") is not None
 
 
 def _tensors(problem: Problem) -> tuple[Rbf, torch.Tensor, torch.Tensor]:
