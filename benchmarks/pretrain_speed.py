@@ -21,6 +21,7 @@ import torch
 import torch.nn.functional as F
 
 from crumb.files import atomic_write
+from crumb.pfn.forward import Block
 from crumb.pretrain.draw import Draw
 from crumb.pretrain.network import TEMPERATURE, build, configuration
 from crumb.pretrain.optimiser import Optimiser

@@ -94,7 +94,7 @@ def test_contexts_of_different_classes():
     network = trained("classification").eval()
     config = InferenceConfig()
     off = {"use_amp": False, "use_fa3": False, "device": "cpu"}
-    config.update_from_dict({part: off for part in ("COL_CONFIG", "ROW_CONFIG", "ICL_CONFIG")})
+    config.update_from_dict(dict.fromkeys(("COL_CONFIG", "ROW_CONFIG", "ICL_CONFIG"), off))
     X, y = table(2, 30, 4), torch.stack([torch.arange(20) % 2, torch.arange(20) % 5]).float()
     with torch.no_grad():
         stacked = forward(network, X, y)

@@ -27,17 +27,17 @@ MOST_DENSE = 128  # tokens of a row up to which attention with its weights writt
 
 
 class Keys(NamedTuple):
-    """The rows that may be looked at: the first ``count``, of which each table may have fewer."""
+    """The rows that may be looked at: the first ``most``, of which each table may have fewer."""
 
-    count: int
+    most: int
     log: Tensor  # (1, 1) or (B, 1): logarithm of how many there are, which sharpens the attention
-    mask: Tensor | None  # (B, 1, 1, count): true where a row is there; None: everywhere, and faster kernels serve
+    mask: Tensor | None  # (B, 1, 1, most): true where a row is there; None: everywhere, and faster kernels serve
 
     def repeated(self, times: int) -> Keys:
         """The same for each of the ``times`` columns of a table."""
         if self.mask is None:
             return self
-        return Keys(self.count, *(part.repeat_interleave(times, dim=0) for part in (self.log, self.mask)))
+        return Keys(self.most, *(part.repeat_interleave(times, dim=0) for part in (self.log, self.mask)))
 
 
 def supports(network: TabICL) -> bool:
@@ -46,7 +46,7 @@ def supports(network: TabICL) -> bool:
     plain = not network.col_feature_group and not network.col_target_aware
     attentions = [module for module in network.modules() if isinstance(module, MultiheadAttention)]
     return (
-        (grouped and not network.col_affine or plain)
+        ((grouped and not network.col_affine) or plain)
         and network.norm_first
         and network.activation == "gelu"
         and all(one.ssmax_layer is None or isinstance(one.ssmax_layer, QASSMaxMLP) for one in attentions)
@@ -84,11 +84,11 @@ def forward(
 
 
 def _keys(y_train: Tensor, lengths: Tensor | None) -> Keys:
-    count = y_train.shape[1]
+    most = y_train.shape[1]
     if lengths is None:
-        return Keys(count, torch.full((1, 1), math.log(max(count, 1)), device=y_train.device), None)
-    mask = torch.arange(count, device=lengths.device) < lengths.unsqueeze(1)
-    return Keys(count, lengths.float().log().unsqueeze(1), mask[:, None, None])
+        return Keys(most, torch.full((1, 1), math.log(max(most, 1)), device=y_train.device), None)
+    mask = torch.arange(most, device=lengths.device) < lengths.unsqueeze(1)
+    return Keys(most, lengths.float().log().unsqueeze(1), mask[:, None, None])
 
 
 def attention_block(
@@ -115,13 +115,13 @@ def _columns(network: TabICL, X: Tensor, y_train: Tensor, keys: Keys, dtype: tor
     cells = F.linear(groups, column.in_linear.weight, column.in_linear.bias)  # (B, d, n, E)
     if column.target_aware:
         labels = _labels(column.y_encoder, y_train, network.max_classes).unsqueeze(1)  # (B, 1, t, E)
-        cells = cells + F.pad(labels, (0, 0, 0, X.shape[1] - keys.count))
+        cells = cells + F.pad(labels, (0, 0, 0, X.shape[1] - keys.most))
     x = cells.to(dtype).flatten(0, 1)  # (B·d, n, E)
     del cells
     keys = keys.repeated(X.shape[2])
     for layer in column.tf_col.blocks:  # a few learnt points look at the training rows, then all rows at the points
         points = layer.ind_vectors.to(dtype).unsqueeze(0)
-        points = block(layer.multihead_attn1, points, x[:, : keys.count], keys=keys)
+        points = block(layer.multihead_attn1, points, x[:, : keys.most], keys=keys)
         x = block(layer.multihead_attn2, x, points)
     x = x.unflatten(0, (X.shape[0], X.shape[2]))
     if column.affine:
@@ -152,16 +152,16 @@ def _rows(network: TabICL, x: Tensor, block: Block) -> Tensor:
 
 
 def _in_context(network: TabICL, rows: Tensor, y_train: Tensor, keys: Keys, block: Block) -> Tensor:
-    """In-context learning: all rows look at the labelled rows, block after block; in the last, only queries still do."""
+    """In-context learning: all rows look at the labelled rows, block after block; in the last, only the queries do."""
     icl, dtype = network.icl_predictor, rows.dtype
     labels = _labels(icl.y_encoder, y_train, network.max_classes)
     # float16 ends at 65,504: what the blocks add up stays in float32 then, as it does in tabicl.
     stream = torch.float32 if dtype == torch.float16 else dtype
-    x = (rows + F.pad(labels, (0, 0, 0, rows.shape[1] - keys.count))).to(stream)
+    x = (rows + F.pad(labels, (0, 0, 0, rows.shape[1] - keys.most))).to(stream)
     layers = list(icl.tf_icl.blocks)
     for layer in layers[:-1]:
         x = block(layer, x, keys=keys, dtype=dtype)
-    x = block(layers[-1], x[:, keys.count :], x[:, : keys.count], keys=keys, dtype=dtype)
+    x = block(layers[-1], x[:, keys.most :], x[:, : keys.most], keys=keys, dtype=dtype)
     x = _norm(icl.ln, x).to(dtype)
     return _linear(icl.decoder[2], F.gelu(_linear(icl.decoder[0], x))).float()
 
@@ -193,7 +193,7 @@ def _attention(
         k, v = F.linear(_norm(layer.norm1, source).to(dtype), weight[width:], bias[width:]).chunk(2, dim=-1)
     del normed
     if keys is not None:
-        k, v = k[:, : keys.count], v[:, : keys.count]
+        k, v = k[:, : keys.most], v[:, : keys.most]
     q, k, v = (part.unflatten(-1, (heads, width // heads)).transpose(1, 2) for part in (q, k, v))
     if rotation is not None:
         q, k = _rotate(q, rotation, interleaved), _rotate(k, rotation, interleaved)
