@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -59,8 +60,14 @@ class NetworkBackend(Backend):
         """One context through the package's estimator."""
 
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
-        with _pass, said_once(self._said), torch_threads(self.settings.n_jobs):
+        with self.alone():
             return self.run(task, output)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else uses a network meanwhile."""
+        with _pass, said_once(self._said), torch_threads(self.settings.n_jobs):
+            yield
 
     def _check_options(self) -> None:
         """A misspelt option is refused at fit, not at the first prediction."""

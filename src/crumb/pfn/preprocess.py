@@ -9,6 +9,7 @@ generator (``members``), and its standardising and clipping is done for a whole 
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from functools import lru_cache
@@ -34,7 +35,7 @@ class Rowset(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One member of the ensemble: how its numbers are normalised, the order of its columns, the names of its classes."""
+    """One member of the ensemble: how it normalises numbers, the order of its columns, the names of its classes."""
 
     norm: str
     columns: np.ndarray
@@ -52,6 +53,7 @@ class Recipe:
     class_shuffle_method: str
     outlier_threshold: float
     random_state: int
+    embedded_once: int = 0  # members that share one embedding of the columns; 0: each has its own
 
 
 @lru_cache(maxsize=256)
@@ -68,10 +70,23 @@ def members(recipe: Recipe, n_features: int, n_classes: int) -> tuple[Member, ..
     generator.n_features_in_, generator.n_classes_ = n_features, n_classes
     configurations, _, _ = generator._generate_ensemble()
     return tuple(
-        Member(norm, np.array(columns), None if classes is None else np.array(classes))
+        Member(norm, order, None if classes is None else np.array(classes))
         for norm, shuffles in configurations.items()
-        for columns, classes in shuffles
+        for order, (_, classes) in zip(_orders([columns for columns, _ in shuffles], recipe), shuffles, strict=True)
     )
+
+
+def _orders(shuffles: list[list[int]], recipe: Recipe) -> list[np.ndarray]:
+    """The orders of columns in which the network sees the members of one norm method.
+
+    Where columns do not see each other (v1), the package embeds those of the first member of a batch, and gives the
+    others theirs by moving the embeddings: to where the shuffle has them from, not to where it brings them.
+    """
+    orders = [np.array(shuffle) for shuffle in shuffles]
+    if not recipe.embedded_once:
+        return orders
+    batches = np.array_split(np.stack(orders), math.ceil(len(orders) / recipe.embedded_once))
+    return [batch[0][np.argsort(order)[batch[0]]] for batch in batches for order in batch]
 
 
 def encode(context: Rows, queries: Rows) -> Rowset | None:
