@@ -314,6 +314,35 @@ def test_queries_in_pieces(
     assert {rows for _, rows, *_ in passes} == {43}  # for five queries a piece the context is not done again
 
 
+@pytest.mark.parametrize(("columns", "expected"), [(4, 2), (60, 1)])
+def test_few_tables_are_embedded_together(
+    columns: int, expected: int, tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels count rows and columns in 16 bits."""
+    seen = []
+
+    def spy(*args: Any, **kwargs: Any) -> torch.Tensor:
+        seen.append(kwargs["at_once"])
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(module, "forward", spy)
+    monkeypatch.setattr(module, "MOST_ROWS", 100)
+    tasks = [task_of(numbers(40, seed, columns), 3, numbers(3, seed, columns)) for seed in range(5)]
+    ours = list(backend(tabicl_classifier).predict_contexts(tasks, PROBA))
+    assert_same(ours, package(tabicl_classifier, tasks, PROBA))
+    assert seen == [expected]
+
+
+def test_an_estimator_of_the_package(tabicl_classifier: Path, passes: list[tuple[int, ...]]) -> None:
+    """It comes with all of its arguments, most of them at their defaults."""
+    made = TabICLClassifier(model_path=str(tabicl_classifier), n_estimators=3, random_state=7, device="cpu")
+    crumb = CrumbClassifier(model=made, strategy="full").fit(numbers(60, 1), np.arange(60) % 3)
+    crumb._backend.fuse = True
+    expected = made.fit(numbers(60, 1), np.arange(60) % 3).predict_proba(numbers(9, 2))
+    np.testing.assert_allclose(crumb.predict_proba(numbers(9, 2)), expected, atol=1e-6)
+    assert sum(tables for tables, *_ in passes) == 3
+
+
 def test_tasks_are_taken_a_few_at_a_time(tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made_so_far = 0
 

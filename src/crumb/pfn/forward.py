@@ -199,7 +199,8 @@ def _attention(
         q, k = _rotate(q, rotation, interleaved), _rotate(k, rotation, interleaved)
     if attention.ssmax_layer is not None and keys is not None:
         q = _scale_with_length(attention.ssmax_layer, q, keys.log)
-    q = q.expand(k.shape[0], -1, -1, -1)  # the learnt points are the same for every table
+    if q.shape[0] != k.shape[0]:  # the learnt points are the same for every column; not all kernels repeat them
+        q = q.expand(k.shape[0], -1, -1, -1).contiguous()
     if rotation is not None and k.is_cuda and k.shape[2] <= MOST_DENSE:
         attended = _dense_attention(q, k, v)
     else:

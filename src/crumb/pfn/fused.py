@@ -25,7 +25,7 @@ from crumb.pfn.preprocess import Member, Recipe, Rowset, Scale, encode, members,
 
 MOST_TASKS = 1_024  # that are held at a time
 MOST_TASK_BYTES = 1 << 30
-MOST_ROWS = 60_000  # of the tables that are embedded together: attention kernels count them in 16 bits
+MOST_ROWS = 60_000  # or columns, of all tables that are embedded together: attention kernels count them in 16 bits
 MOST_PADDING = 0.25  # share of a stack that may be padding
 FEWEST_ALIKE = 4  # tables with equally many rows that are not slowed down by the mask of unequal ones
 LEAST_QUERIES = 1_000  # each piece of the queries costs the whole context again
@@ -84,7 +84,7 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes of the activations that are alive together, for a row of a table."""
+    """Bytes of the activations that are alive together, for a row of a table: widths times what was measured."""
 
     cells: int  # while its cells are embedded
     row: int  # while the rows learn from each other
@@ -96,7 +96,7 @@ class Footprint:
         weights = 2 * network.row_nhead * tokens if tokens <= MOST_DENSE else 0  # of attention that is written out
         width = network.embed_dim * network.row_num_cls
         quantiles = 0 if network.max_classes else 32 * network.num_quantiles
-        return cls(size * tokens * (12 * network.embed_dim + weights), 4 * 10 * width, quantiles)
+        return cls(size * tokens * (12 * network.embed_dim + weights), 4 * 18 * width, quantiles)
 
     def stack(self, tables: int, rows: int, queries: int) -> int:
         return tables * (self.row * (rows + queries) + self.query * queries)
@@ -187,7 +187,7 @@ class FusedPasses:
         first = stack[0].task
         X, y, lengths = self._stacked(stack)
         cells = self._footprint(X.shape[2], first.half).cells * X.shape[1]
-        at_once = max(1, min(budget // cells, MOST_ROWS // X.shape[1]))
+        at_once = max(1, min(budget // cells, MOST_ROWS // max(X.shape[1:])))
         dtype = self.half if first.half else torch.float32
         raw = forward(self.network, X, y, dtype, lengths=lengths, at_once=at_once)
         answers = self._probabilities(raw, stack) if self.recipe.classification else self._statistics(raw)
@@ -332,7 +332,7 @@ def _filled(tables: list[Table], footprint: Footprint, budget: int) -> Iterator[
         used += table.rows + table.queries
         rows, queries = max(rows, table.rows), max(queries, table.queries)
         padded = (len(stack) + 1) * (rows + queries)
-        fits = footprint.stack(len(stack) + 1, rows, queries) <= budget
+        fits = len(stack) < MOST_ROWS and footprint.stack(len(stack) + 1, rows, queries) <= budget
         if stack and not (fits and padded - used <= MOST_PADDING * padded):
             yield stack
             stack = []
