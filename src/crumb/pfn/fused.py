@@ -176,10 +176,7 @@ class FusedPasses:
         except torch.cuda.OutOfMemoryError:
             return False
         for table, answer in zip(stack, answers, strict=True):
-            classes = table.member.classes
-            table.task.add(
-                table.start, answer[: table.queries] if classes is None else answer[: table.queries, : len(classes)]
-            )
+            table.task.add(table.start, answer[: table.queries])
         return True
 
     @torch.no_grad()
