@@ -21,8 +21,9 @@ import torch
 import torch.nn.functional as F
 
 from crumb.files import atomic_write
+from crumb.pfn.forward import Block
 from crumb.pretrain.draw import Draw
-from crumb.pretrain.network import TEMPERATURE, Block, build, configuration
+from crumb.pretrain.network import TEMPERATURE, build, configuration
 from crumb.pretrain.optimiser import Optimiser
 from crumb.pretrain.prior import Batch, Shape, sample
 from crumb.pretrain.step import EagerSteps, RecordedSteps, compiled_block

@@ -48,6 +48,7 @@ class BackendSettings:
     n_jobs: int | None
     categorical_indices: Sequence[int] = ()
     cache_bytes: int = 0  # what may be kept of contexts that come again
+    stack_bytes: int = 4 << 30  # activations of the contexts that share a pass; more make it no faster
 
 
 class Backend(ABC):

@@ -20,7 +20,7 @@ def in_groups(
 
     At most ``most`` of ``size`` is held at a time, or one task.
     """
-    for held in _bounded(tasks, size, most):
+    for held in bounded(tasks, size, most):
         groups: dict[Hashable, list[int]] = {}
         for i, task in enumerate(held):
             groups.setdefault(key(task), []).append(i)
@@ -44,7 +44,8 @@ def halved(
     return [answer for half in (tasks[:middle], tasks[middle:]) for answer in halved(half, run, alone, too_large)]
 
 
-def _bounded(tasks: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+def bounded(tasks: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Tasks are made one by one; at most ``most`` of ``size``, or one task, are taken together."""
     held: list[T] = []
     room = most
     for task in tasks:

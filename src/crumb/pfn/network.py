@@ -60,12 +60,12 @@ class NetworkBackend(Backend):
         """One context through the package's estimator."""
 
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
-        with self.one_pass():
+        with self.alone():
             return self.run(task, output)
 
     @contextmanager
-    def one_pass(self) -> Iterator[None]:
-        """What a pass needs around it. Does not nest."""
+    def alone(self) -> Iterator[None]:
+        """What a pass needs around it; nobody else uses a network meanwhile. Does not nest."""
         with _pass, said_once(self._said), torch_threads(self.settings.n_jobs):
             yield
 

@@ -1,12 +1,12 @@
 """TabICL (v1, v1.1, v2 and the embedded network) through the official package.
 
 The package reloads its checkpoint on every ``fit``; here its estimators are handed one network, loaded once
-per process and device, and shared by all contexts.
+per process and device, and shared by all contexts. On a GPU many contexts go through it in one pass (``fused.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,11 +15,14 @@ import pandas as pd
 import torch
 from tabicl import TabICLClassifier, TabICLRegressor
 from tabicl._model.tabicl import TabICL
+from tabicl._torch_devices import resolve_torch_device
 
 from crumb.errors import InvalidCheckpoint
 from crumb.pfn.base import BackendSettings, ContextTask, Output
 from crumb.pfn.cache import ContextCache, tensor_bytes
 from crumb.pfn.checkpoint import Checkpoint, read_checkpoint
+from crumb.pfn.fused import HELD_BYTES, FusedPasses, can_fuse, task_bytes
+from crumb.pfn.groups import bounded
 from crumb.pfn.network import NetworkBackend, Shared
 from crumb.table import Rows
 
@@ -89,6 +92,7 @@ class SharedTabICLRegressor(_SharedNetwork, TabICLRegressor):
 class TabICLBackend(NetworkBackend):
     estimators: ClassVar = {"classification": SharedTabICLClassifier, "regression": SharedTabICLRegressor}
     reserved = frozenset({"model_path", "checkpoint_version", "allow_auto_download"})
+    fuse: bool | None = None  # whether contexts share passes; None: on anything but a CPU, where it is slower
 
     def __init__(self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings):
         super().__init__(name, checkpoint, window, settings)
@@ -96,6 +100,29 @@ class TabICLBackend(NetworkBackend):
             self.max_classes = None
         shared_network(self.path, settings.device)  # weights that do not fit are refused at fit
         self._contexts: ContextCache[Any] = ContextCache(settings.cache_bytes)
+
+    def predict_contexts(self, tasks: Iterable[ContextTask], output: Output) -> Iterator[np.ndarray]:
+        passes = self._fused(output)
+        if passes is None:
+            yield from super().predict_contexts(tasks, output)
+            return
+        for some in bounded(tasks, task_bytes, HELD_BYTES):
+            stacked = [i for i, task in enumerate(some) if not self._is_kept(task)]
+            with self.alone():
+                answers = dict(zip(stacked, passes([some[i] for i in stacked]), strict=True))
+            for i, task in enumerate(some):
+                answer = answers.get(i)
+                yield self.predict_context(task, output) if answer is None else answer
+
+    def _fused(self, output: Output) -> FusedPasses | None:
+        estimator = self._estimator()
+        device = resolve_torch_device(estimator.device)
+        if not (device.type != "cpu" if self.fuse is None else self.fuse):
+            return None
+        network = shared_network(self.path, str(device))
+        if not can_fuse(network, estimator):
+            return None
+        return FusedPasses(network, estimator, output, device, self.settings.stack_bytes)
 
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
         estimator = self._fitted(task)
@@ -106,7 +133,7 @@ class TabICLBackend(NetworkBackend):
 
     def _fitted(self, task: ContextTask) -> Any:
         """The package's estimator for a context: kept with its keys and values where the context will come again."""
-        if task.key is None or not self._may_be_kept(task):
+        if task.key is None or not self._is_kept(task):
             return self._estimator().fit(task.X, task.y)
         return self._contexts.get_or(
             task.key,
@@ -114,7 +141,9 @@ class TabICLBackend(NetworkBackend):
             lambda estimator: tensor_bytes(dict(estimator.model_kv_cache_)),
         )
 
-    def _may_be_kept(self, task: ContextTask) -> bool:
+    def _is_kept(self, task: ContextTask) -> bool:
+        if task.key is None:
+            return False
         network = shared_network(self.path, self.settings.device)
         if "kv_cache" in self.settings.options or (0 < network.max_classes <= task.y.max(initial=0)):
             return False  # the user's own choice; the package's hierarchy of classes has no cache

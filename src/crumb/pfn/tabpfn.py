@@ -104,7 +104,7 @@ class TabPFNBackend(NetworkBackend):
 
     def _together(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
         try:
-            with self.one_pass(), self._refusals():
+            with self.alone(), self._refusals():
                 return predict_together(self._estimator(tasks[0]), tasks, output)
         except NotImplementedError:  # an option whose effect the package fits for each context
             return [self.predict_context(task, output) for task in tasks]

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from tabicl._model.tabicl import TabICL
 from torch import Tensor
 
-from crumb.pretrain.network import TEMPERATURE, Block, attention_block, forward
+from crumb.pfn.forward import Block, attention_block, forward
+from crumb.pretrain.network import TEMPERATURE
 from crumb.pretrain.optimiser import Optimiser
 from crumb.pretrain.prior import Batch, Shape
 

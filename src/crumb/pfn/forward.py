@@ -1,0 +1,248 @@
+"""tabicl's network for many tables at once.
+
+The network *is* tabicl's ``TabICL``: the same module, parameters and checkpoint. Only the way through it differs.
+tabicl's own pass takes tables of one size and one number of classes, asks the device several times how to go on,
+embeds placeholder columns for its summary tokens and launches thousands of small kernels. ``forward`` computes the same
+function without a question to the device, so that a step of the training can be recorded once as a CUDA graph, and for
+contexts of different sizes and classes, so that many of them share one pass. ``tests/test_pfn_forward.py`` holds it
+against tabicl's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from tabicl._model.layers import MultiheadAttention, MultiheadAttentionBlock
+from tabicl._model.ssmax import QASSMaxMLP
+from tabicl._model.tabicl import TabICL
+from torch import Tensor
+
+Block = Callable[..., Tensor]
+
+MOST_DENSE = 128  # tokens of a row up to which attention with its weights written out is the faster one on a GPU
+
+
+class Keys(NamedTuple):
+    """The rows that may be looked at: the first ``most``, of which each table may have fewer."""
+
+    most: int
+    log: Tensor  # (1, 1) or (B, 1): logarithm of how many there are, which sharpens the attention
+    mask: Tensor | None  # (B, 1, 1, most): true where a row is there; None: everywhere, and faster kernels serve
+
+    def repeated(self, times: int) -> Keys:
+        """The same for each of the ``times`` columns of a table."""
+        if self.mask is None:
+            return self
+        return Keys(self.most, *(part.repeat_interleave(times, dim=0) for part in (self.log, self.mask)))
+
+
+def supports(network: TabICL) -> bool:
+    """Whether ``forward`` knows all that a network is made of: TabICL v1, v1.1, v2 and what was trained like them."""
+    grouped = network.col_feature_group in (True, "same")
+    plain = not network.col_feature_group and not network.col_target_aware
+    attentions = [module for module in network.modules() if isinstance(module, MultiheadAttention)]
+    return (
+        ((grouped and not network.col_affine) or plain)
+        and network.norm_first
+        and network.activation == "gelu"
+        and all(one.ssmax_layer is None or isinstance(one.ssmax_layer, QASSMaxMLP) for one in attentions)
+    )
+
+
+def forward(
+    network: TabICL,
+    X: Tensor,
+    y_train: Tensor,
+    dtype: torch.dtype = torch.float32,
+    block: Block | None = None,
+    lengths: Tensor | None = None,
+    at_once: int | None = None,
+) -> Tensor:
+    """X (B, n, d), y_train (B, t) → logits of all classes, or quantiles, (B, n − t, out) of the rows after the first t.
+
+    ``dtype`` is the precision of the blocks. Cells and targets are embedded in float32 whatever it is: bfloat16 keeps
+    less than three digits, and rounding 48 dimensions apart loses less than rounding the one number.
+    ``block`` is ``attention_block``, or that compiled.
+    ``lengths`` (B,) says how many of the first t rows each table has; the others are padding, finite and not looked at.
+    ``at_once`` is the number of tables whose cells are embedded together: cells are what takes the memory.
+    """
+    block, size = block or attention_block, at_once or len(X)
+    rows = []
+    for start in range(0, len(X), size):
+        tables = slice(start, start + size)
+        keys = _keys(y_train[tables], None if lengths is None else lengths[tables])
+        cells = _columns(network, X[tables], y_train[tables], keys, dtype, block)  # (B, d, n, E)
+        rows.append(_rows(network, cells.transpose(1, 2), block))  # (B, n, C·E)
+        del cells
+    together = rows[0] if len(rows) == 1 else torch.cat(rows)
+    del rows
+    return _in_context(network, together, y_train, _keys(y_train, lengths), block)
+
+
+def _keys(y_train: Tensor, lengths: Tensor | None) -> Keys:
+    most = y_train.shape[1]
+    if lengths is None:
+        return Keys(most, torch.full((1, 1), math.log(max(most, 1)), device=y_train.device), None)
+    mask = torch.arange(most, device=lengths.device) < lengths.unsqueeze(1)
+    return Keys(most, lengths.float().log().unsqueeze(1), mask[:, None, None])
+
+
+def attention_block(
+    layer: MultiheadAttentionBlock,
+    x: Tensor,
+    source: Tensor | None = None,
+    keys: Keys | None = None,
+    rotation: Tensor | None = None,
+    interleaved: bool = False,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Pre-norm attention of ``x`` (N, n, E) to ``source`` (to itself if None; only to ``keys``), then the feed-forward
+    layer. ``dtype`` is the precision of the products, if it is not that of ``x``."""
+    dtype = dtype or x.dtype
+    x = x + _attention(layer, x, source, keys, rotation, interleaved, dtype)
+    hidden = F.gelu(_linear(layer.linear1, _norm(layer.norm2, x).to(dtype)))
+    return x + _linear(layer.linear2, hidden)
+
+
+def _columns(network: TabICL, X: Tensor, y_train: Tensor, keys: Keys, dtype: torch.dtype, block: Block) -> Tensor:
+    """Column embedding: every cell (beside two others of its row, in v2), as seen among the training rows."""
+    column = network.col_embedder
+    groups = _groups(column, X.mT)  # (B, d, n, 1 or 3)
+    cells = F.linear(groups, column.in_linear.weight, column.in_linear.bias)  # (B, d, n, E)
+    if column.target_aware:
+        labels = _labels(column.y_encoder, y_train, network.max_classes).unsqueeze(1)  # (B, 1, t, E)
+        cells = cells + F.pad(labels, (0, 0, 0, X.shape[1] - keys.most))
+    x = cells.to(dtype).flatten(0, 1)  # (B·d, n, E)
+    del cells
+    keys = keys.repeated(X.shape[2])
+    for layer in column.tf_col.blocks:  # a few learnt points look at the training rows, then all rows at the points
+        points = layer.ind_vectors.to(dtype).unsqueeze(0)
+        points = block(layer.multihead_attn1, points, x[:, : keys.most], keys=keys)
+        x = block(layer.multihead_attn2, x, points)
+    x = x.unflatten(0, (X.shape[0], X.shape[2]))
+    if column.affine:
+        scale, shift = _norm(column.ln_w, _linear(column.out_w, x)), _norm(column.ln_b, _linear(column.out_b, x))
+        x = (groups * scale + shift).to(dtype)
+    return x
+
+
+def _groups(column: Any, X: Tensor) -> Tensor:
+    """Cells (B, d, n) with those of the columns 1, 2 and 4 further on, going round."""
+    if not column.feature_group:
+        return X.unsqueeze(-1)
+    return torch.stack([X.roll(-(2**i), dims=1) for i in range(column.feature_group_size)], dim=-1)
+
+
+def _rows(network: TabICL, x: Tensor, block: Block) -> Tensor:
+    """Row interaction: the cells of a row (B, n, d, E) summarised in its C leading tokens (B, n, C·E)."""
+    row = network.row_interactor
+    rope, shape = row.tf_row.rope, x.shape[:2]
+    tokens = row.cls_tokens.to(x.dtype).expand(*shape, -1, -1)
+    x = torch.cat([tokens, x], dim=2).flatten(0, 1)  # (B·n, C + d, E)
+    rotation = _rotation(rope.freqs, x.shape[1], rope.interleaved).to(x.dtype)
+    layers = list(row.tf_row.blocks)
+    for layer in layers[:-1]:
+        x = block(layer, x, rotation=rotation, interleaved=rope.interleaved)
+    x = block(layers[-1], x[:, : row.num_cls], x, rotation=rotation, interleaved=rope.interleaved)
+    return _norm(row.out_ln, x).flatten(1).unflatten(0, shape)
+
+
+def _in_context(network: TabICL, rows: Tensor, y_train: Tensor, keys: Keys, block: Block) -> Tensor:
+    """In-context learning: all rows look at the labelled rows, block after block; in the last, only the queries do."""
+    icl, dtype = network.icl_predictor, rows.dtype
+    labels = _labels(icl.y_encoder, y_train, network.max_classes)
+    # float16 ends at 65,504: what the blocks add up stays in float32 then, as it does in tabicl.
+    stream = torch.float32 if dtype == torch.float16 else dtype
+    x = (rows + F.pad(labels, (0, 0, 0, rows.shape[1] - keys.most))).to(stream)
+    layers = list(icl.tf_icl.blocks)
+    for layer in layers[:-1]:
+        x = block(layer, x, keys=keys, dtype=dtype)
+    x = block(layers[-1], x[:, keys.most :], x[:, : keys.most], keys=keys, dtype=dtype)
+    x = _norm(icl.ln, x).to(dtype)
+    return _linear(icl.decoder[2], F.gelu(_linear(icl.decoder[0], x))).float()
+
+
+def _labels(encoder: torch.nn.Linear, y: Tensor, classes: int) -> Tensor:
+    if classes > 0:  # a row of the weight matrix for each class: the product with a one-hot vector, without the vector
+        return F.embedding(y.long(), encoder.weight.mT) + encoder.bias
+    return F.linear(y.unsqueeze(-1), encoder.weight, encoder.bias)
+
+
+def _attention(
+    layer: MultiheadAttentionBlock,
+    x: Tensor,
+    source: Tensor | None,
+    keys: Keys | None,
+    rotation: Tensor | None,
+    interleaved: bool,
+    dtype: torch.dtype,
+) -> Tensor:
+    attention: MultiheadAttention = layer.attn
+    weight, bias = attention.in_proj_weight.to(dtype), attention.in_proj_bias.to(dtype)
+    width, heads = x.shape[-1], attention.num_heads
+    normed = _norm(layer.norm1, x).to(dtype)
+    if source is None:
+        # One product for queries, keys and values, though test rows need no keys: cheaper than a copy of the rest.
+        q, k, v = F.linear(normed, weight, bias).chunk(3, dim=-1)
+    else:
+        q = F.linear(normed, weight[:width], bias[:width])
+        k, v = F.linear(_norm(layer.norm1, source).to(dtype), weight[width:], bias[width:]).chunk(2, dim=-1)
+    del normed
+    if keys is not None:
+        k, v = k[:, : keys.most], v[:, : keys.most]
+    q, k, v = (part.unflatten(-1, (heads, width // heads)).transpose(1, 2) for part in (q, k, v))
+    if rotation is not None:
+        q, k = _rotate(q, rotation, interleaved), _rotate(k, rotation, interleaved)
+    if attention.ssmax_layer is not None and keys is not None:
+        q = _scale_with_length(attention.ssmax_layer, q, keys.log)
+    if q.shape[0] != k.shape[0]:  # the learnt points are the same for every column; not all kernels repeat them
+        q = q.expand(k.shape[0], -1, -1, -1).contiguous()
+    if rotation is not None and k.is_cuda and k.shape[2] <= MOST_DENSE:
+        attended = _dense_attention(q, k, v)
+    else:
+        attended = F.scaled_dot_product_attention(q, k, v, None if keys is None else keys.mask)
+    return _linear(attention.out_proj, attended.transpose(1, 2).flatten(2))
+
+
+def _dense_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attention with its weights written out: between the few cells of a row several times faster than the fused
+    kernels, which work in tiles of 64 or 128 keys."""
+    weights = (q * q.shape[-1] ** -0.5) @ k.mT
+    return weights.float().softmax(-1).to(v.dtype) @ v
+
+
+def _scale_with_length(ssmax: QASSMaxMLP, q: Tensor, log_keys: Tensor) -> Tensor:
+    """Query-aware scalable softmax: sharper attention over more rows."""
+    base = ssmax.base_mlp(log_keys).unflatten(1, (ssmax.num_heads, -1)).unsqueeze(2)  # (1 or N, heads, 1, 1 or width)
+    first, last = ssmax.query_mlp[0], ssmax.query_mlp[2]
+    return q * base.to(q.dtype) * (1 + torch.tanh(_linear(last, F.gelu(_linear(first, q)))))
+
+
+def _rotation(frequencies: Tensor, length: int, interleaved: bool) -> Tensor:
+    """(2, length, E / heads): cosines and sines of the rotary position encoding."""
+    angles = torch.outer(torch.arange(length, device=frequencies.device, dtype=frequencies.dtype), frequencies)
+    turns = torch.stack([angles.cos(), angles.sin()])
+    return turns.repeat_interleave(2, dim=-1) if interleaved else turns.repeat(1, 1, 2)
+
+
+def _rotate(x: Tensor, rotation: Tensor, interleaved: bool) -> Tensor:
+    """Pairs of dimensions turned in their plane: neighbours in v1, one of each half in v2."""
+    cos, sin = rotation[0, : x.shape[2]], rotation[1, : x.shape[2]]
+    if interleaved:
+        first, second = x.unflatten(-1, (-1, 2)).unbind(-1)
+        return x * cos + torch.stack([-second, first], dim=-1).flatten(-2) * sin
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat([-second, first], dim=-1) * sin
+
+
+def _norm(norm: torch.nn.LayerNorm, x: Tensor) -> Tensor:
+    bias = None if norm.bias is None else norm.bias.to(x.dtype)
+    return F.layer_norm(x, norm.normalized_shape, norm.weight.to(x.dtype), bias, norm.eps)
+
+
+def _linear(layer: torch.nn.Linear, x: Tensor) -> Tensor:
+    return F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
