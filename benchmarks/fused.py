@@ -19,7 +19,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +184,7 @@ def main() -> None:
                 print(json.dumps(results[-1]), flush=True)
     if options.out:
         settings = {k: v for k, v in vars(options).items() if k != "out"}
-        settings |= {"python": platform.python_version(), **{name: version(name) for name in ("torch", "tabicl")}}
+        settings |= {"python": platform.python_version(), "torch": torch.__version__}
         settings["device"] = torch.cuda.get_device_name() if device == "cuda" else "cpu"
         with atomic_write(options.out) as file:
             file.write(json.dumps({"settings": settings, "results": results}, indent=1).encode())
