@@ -44,8 +44,9 @@ def test_herding_among_all_rows_is_the_paper_s(seed: int, rows: int, d: int) -> 
     rng = np.random.default_rng(seed)
     points, queries, sigma = rng.normal(size=(rows, d)), rng.normal(size=(7, d)), 1.3
     cross = brute_force.rbf(points, queries, sigma).mean(1)
-    chosen = herd_among(points / sigma, cross, rows)
-    assert chosen.tolist() == brute_force.greedy(points, queries, rows, sigma)
+    chosen = herd_among(np.stack([points, points[::-1]]) / sigma, np.stack([cross, cross[::-1]]), rows)
+    assert chosen[0].tolist() == brute_force.greedy(points, queries, rows, sigma)
+    assert (rows - 1 - chosen[1]).tolist() == chosen[0].tolist()
 
 
 def test_with_every_row_a_candidate_it_is_exact_herding() -> None:

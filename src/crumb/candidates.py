@@ -6,7 +6,7 @@ queries), and a tenth of them from elsewhere, and herds among these with the exa
 the rows left out. So a tenth of the clusters tries it with twice as many candidates, and again, until doubling them
 lowers the MMD² by less than ``ENOUGH``; what the last doubling brought is reported.
 
-Shapes: K clusters, M candidates a cluster, n rows chosen, N pool rows, d columns.
+Shapes: K clusters, G of them in step, M candidates a cluster, n rows chosen, N pool rows, d columns.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ STRATA = 10  # parts of the queries' distances from which equally many candidate
 ELSEWHERE = 0.1  # share of the candidates that is drawn from the rows farther away
 ENOUGH = 0.05  # a doubling that lowers the MMD² by less was not needed
 BLOCK = 1 << 13  # pool rows a block of the distances
+GROUP = 5  # clusters that advance in step: threads wait for each other less over few and long operations
 TRIAL = 10  # one in so many clusters tries more candidates, two at least
 
 
@@ -63,7 +65,7 @@ def herd_candidates(
     herding = _Herding(kernel, pool, queries, labels, n, seed, dtype, map_blocks)
     trial = range(0, herding.n_clusters, max(1, min(TRIAL, herding.n_clusters // 2)))
     count = min(FIRST * n, len(pool))
-    with threadpool_limits(1, "blas"):  # whole clusters are what the threads share
+    with threadpool_limits(1, "blas"):  # threads share the clusters, not the products
         found = herding(trial, count)
         while True:
             twice = min(2 * count, len(pool))
@@ -116,15 +118,26 @@ class _Herding:
 
     def __call__(self, which: Sequence[int], count: int) -> dict[int, Herded]:
         """The contexts of some clusters, from ``count`` candidates each."""
-        return dict(zip(which, self.map_blocks(lambda k: self.context(k, count), which), strict=True))
+        size = max(1, min(GROUP, len(which) // 2))
+        starts = range(0, len(which), size)
+        groups = self.map_blocks(lambda start: self.contexts(which[start : start + size], count), starts)
+        return dict(zip(which, chain.from_iterable(groups), strict=True))
 
-    def context(self, k: int, count: int) -> Herded:
-        members, every = self.members[k], count == len(self.pool)
-        rows = np.arange(count) if every else draw(self.distance[k], norms(members).numpy(), count, self.order)
-        points = self.pool[rows].double() - self.centroids[k]
-        cross = self.kernel.row_means(points, members).numpy()
-        chosen = herd_among((points / self.kernel.sigma).numpy().astype(self.dtype), cross.astype(self.dtype), self.n)
-        return Herded(rows[chosen], self.kernel.prefix_mmd2(points[chosen], members).numpy(), "budget")
+    def contexts(self, some: Sequence[int], count: int) -> list[Herded]:
+        rows = [self.candidates(k, count) for k in some]
+        points = [self.pool[mine].double() - self.centroids[k] for k, mine in zip(some, rows, strict=True)]
+        cross = [self.kernel.row_means(x, self.members[k]).numpy() for k, x in zip(some, points, strict=True)]
+        scaled: np.ndarray = np.stack([(x / self.kernel.sigma).numpy().astype(self.dtype) for x in points])
+        chosen = herd_among(scaled, np.stack(cross).astype(self.dtype), self.n)
+        return [
+            Herded(mine[places], self.kernel.prefix_mmd2(x[places], self.members[k]).numpy(), "budget")
+            for k, mine, x, places in zip(some, rows, points, chosen, strict=True)
+        ]
+
+    def candidates(self, k: int, count: int) -> np.ndarray:
+        if count == len(self.pool):
+            return np.arange(count)
+        return draw(self.distance[k], norms(self.members[k]).numpy(), count, self.order)
 
 
 def draw(distance: np.ndarray, of_queries: np.ndarray, count: int, order: np.ndarray) -> np.ndarray:
@@ -167,20 +180,23 @@ def _beyond(distance: np.ndarray, is_beyond: np.ndarray, nearest: int, others: i
 
 
 def herd_among(points: np.ndarray, cross: np.ndarray, n: int) -> np.ndarray:
-    """Herd n of M candidates: points (M, d) in units of σ, their cross-terms (M,) → places (n,), in the order chosen.
+    """Herd n of the M candidates of each of G clusters, all in step.
 
-    numpy finds the least of a few thousand numbers many times faster than torch, and has the faster product here.
+    Points (G, M, d) in units of σ, their cross-terms (G, M) → places (G, n), in the order chosen. In numpy, which finds
+    the least of some thousand numbers many times faster than torch and has the faster product here.
     """
     # With two more columns one product gives the exponent: x·y − ‖x‖²/2 − ‖y‖²/2.
-    half, ones = np.einsum("md,md->m", points, points)[:, None] * points.dtype.type(-0.5), np.ones_like(points[:, :1])
-    left, right = np.hstack([points, half, ones]), np.ascontiguousarray(np.hstack([points, ones, half]).T)
+    half = np.einsum("gmd,gmd->gm", points, points)[..., None] * points.dtype.type(-0.5)
+    ones = np.ones_like(half)
+    left = np.concatenate([points, half, ones], axis=2)  # (G, M, d + 2)
+    right = np.ascontiguousarray(np.concatenate([points, ones, half], axis=2).swapaxes(1, 2))  # (G, d + 2, M)
     pull, sums, score = -cross, np.zeros_like(cross), np.empty_like(cross)
-    chosen = np.empty(n, dtype=np.int64)
+    chosen, each = np.empty((len(points), n), dtype=np.int64), np.arange(len(points))
     for t in range(n):
         np.multiply(sums, points.dtype.type(1 / (t + 1)), out=score)
         score += pull
-        chosen[t] = place = score.argmin()
-        np.dot(left[place], right, out=score)
+        chosen[:, t] = place = score.argmin(axis=1)
+        np.matmul(left[each, place][:, None], right, out=score[:, None])
         sums += np.exp(score, out=score)
-        pull[place] = np.inf
+        pull[each, place] = np.inf
     return chosen
