@@ -177,7 +177,7 @@ def test_tasks_are_taken_as_they_are_needed(monkeypatch: pytest.MonkeyPatch, tab
 def test_calls_fit_in_memory(monkeypatch: pytest.MonkeyPatch, widths: list[int], tabpfn_classifier: Path) -> None:
     tasks = _alike(7)
     specs = shared_specs(tabpfn_classifier, "classification", "cpu", "torch.float32")
-    one = len(tasks[0].X) * tabpfn_batch._row_bytes(specs, 4)  # and some more for the queries
+    one = len(tasks[0].X) * tabpfn_batch.row_bytes(specs, 4)  # and some more for the queries
     monkeypatch.setattr(tabpfn_batch, "BATCH_BYTES", 4 * one)
     answers = list(backend(tabpfn_classifier).predict_contexts(tasks, PROBA))
     assert widths == [3, 3, 1]
@@ -200,7 +200,7 @@ def test_estimate_is_not_below_what_a_pass_takes(tabpfn_classifier: Path) -> Non
         if event.name() == "[memory]":
             alive += event.nbytes()
             peak = max(peak, alive)
-    estimate = len(tasks) * 250 * tabpfn_batch._row_bytes(model._specs(), 8)
+    estimate = len(tasks) * 250 * tabpfn_batch.row_bytes(model._specs(), 8)
     assert peak <= estimate <= 2 * peak
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crumb.cost import AT_ONCE, SECONDS_WORTH, Load
+from crumb.cost import AFFORDABLE, AT_ONCE, Load
 from crumb.errors import InvalidInput
 from crumb.herding import EarlyStopping
 from crumb.settings import (
@@ -62,7 +62,7 @@ def test_auto_kernel_goes_by_the_cost(load: Load, device: str, ways: tuple[str, 
     if "candidates" in ways:
         assert 16 * load.budget <= kernel.most_candidates < load.rows
         assert load.exact > AT_ONCE
-        assert load.among(kernel.most_candidates) <= SECONDS_WORTH["cpu"]
+        assert load.among(kernel.most_candidates) <= AFFORDABLE["cpu"]
 
 
 def test_candidates_are_for_one_row_at_a_time_on_a_cpu() -> None:

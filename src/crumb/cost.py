@@ -1,12 +1,16 @@
-"""What stages 2 and 3 cost, in kernel values, before any of them is computed."""
+"""What stage 2 costs, counted before any of it is computed: kernel values, and what one takes. docs/performance.md."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Kernel values that take a few seconds: on two CPU cores 1 to 3 ns each, on an H200 0.01 ns (docs/performance.md).
-SECONDS_WORTH = {"cpu": 2_000_000_000, "gpu": 200_000_000_000}
+from crumb.parallel import resolve_jobs
+
+# Kernel values that are worth computing, unless a budget says otherwise: seconds on either.
+AFFORDABLE = {"cpu": 2_000_000_000, "gpu": 200_000_000_000}
 AT_ONCE = 200_000_000  # so few are computed at once, whatever could be saved
+# Nanoseconds a kernel value, measured: one CPU core over the whole pool or among candidates; an H200.
+EXACT_NS, CANDIDATE_NS, GPU_NS = 10.0, 5.0, 0.01
 
 
 @dataclass(frozen=True)
@@ -31,3 +35,21 @@ class Load:
     def candidates_for(self, values: int) -> int:
         """How many candidates a cluster may have for so many kernel values."""
         return max(0, values - self.queries**2 // self.clusters) // (self.clusters * self.budget + self.queries)
+
+    def seconds(self, affordable: int, device: str, n_jobs: int | None) -> float:
+        """What stage 2 takes at most, where no more than so many kernel values are computed."""
+        return min(self.exact, affordable) * nanoseconds(device, n_jobs) * 1e-9
+
+    def bytes(self, device: str) -> int:
+        """What stage 2 keeps at most: cross-terms and running sums of all clusters, in the precision of the device."""
+        return self.rows * self.clusters * (16 if device == "cpu" else 8)
+
+
+def affordable_values(device: str, n_jobs: int | None = None, seconds: float | None = None) -> int:
+    """Kernel values that stage 2 may compute, within so many seconds if these are given."""
+    usual = AFFORDABLE["cpu" if device == "cpu" else "gpu"]
+    return usual if seconds is None else min(usual, int(seconds * 1e9 / nanoseconds(device, n_jobs)))
+
+
+def nanoseconds(device: str, n_jobs: int | None) -> float:
+    return EXACT_NS / resolve_jobs(n_jobs) if device == "cpu" else GPU_NS

@@ -15,13 +15,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from crumb.budget import PassCost, choose, measure, parse_budget
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput
 from crumb.herding import EarlyStopping
 from crumb.infer import Pool, infer
 from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
 from crumb.plan import Plan
-from crumb.planning import make_plan, plan_settings, resolve_seed
+from crumb.planning import PlanSettings, make_plan, plan_settings, resolve_seed
 from crumb.selection import Strategy, resolve_strategy
 from crumb.settings import cache_bytes, check_bandwidth, positive, resolve_kernel
 from crumb.space import SelectionSpace
@@ -42,6 +43,7 @@ class _Crumb(BaseEstimator):
         strategy: str | Strategy = "mmd",
         n_clusters: str | int | None = "auto",
         context_size: str | float = "auto",
+        budget: str | float | None = None,
         kernel: str = "auto",
         rff_dim: int = 256,
         herd_batch: str | int = "auto",
@@ -62,6 +64,7 @@ class _Crumb(BaseEstimator):
         self.strategy = strategy
         self.n_clusters = n_clusters
         self.context_size = context_size
+        self.budget = budget
         self.kernel = kernel
         self.rff_dim = rff_dim
         self.herd_batch = herd_batch
@@ -86,6 +89,7 @@ class _Crumb(BaseEstimator):
         resolve_strategy(self.strategy)  # what is misspelt shows before the table is encoded
         resolve_kernel(self.kernel, self.rff_dim, self.herd_batch, bandwidth=1.0)
         check_bandwidth(self.bandwidth)
+        budget = parse_budget(self.budget)
         rows = to_rows(X, min_rows=2)
         validate_data(self, rows, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
         labels = _labels(y)
@@ -113,9 +117,13 @@ class _Crumb(BaseEstimator):
             verbose=self.verbose,
             window=backend.window,
         )
+        if budget is not None and settings.fixed_clusters and settings.fixed_rows:
+            raise InvalidInput("A budget chooses n_clusters and context_size: leave at least one of them 'auto'.")
         # All at once and last: a fit that fails leaves the estimator as it was.
         self._encoder, self._space, self._points, self._pool = encoder, space, points, pool
         self._seed, self._backend, self._settings = seed, backend, settings
+        self._budget = budget
+        self._pass_cost: PassCost | None = None  # measured when the first queries come
         self._fingerprint = fingerprint(rows, encoder.kinds_, self.features)
         self.bandwidth_, self.context_size_ = settings.bandwidth, settings.n
 
@@ -167,7 +175,15 @@ class _Crumb(BaseEstimator):
 
     def _plan(self, points: np.ndarray, evidence: bool = True) -> Plan:
         codes = self._pool.y if self._pool.n_classes is not None else None
-        return make_plan(self._points, points, self._settings, self._fingerprint, codes, evidence)
+        return make_plan(self._points, points, self._affordable(len(points)), self._fingerprint, codes, evidence)
+
+    def _affordable(self, queries: int) -> PlanSettings:
+        """The settings, with the K and n that fit into the budget if there is one."""
+        if self._budget is None:
+            return self._settings
+        if self._pass_cost is None:
+            self._pass_cost = measure(self._backend, self._pool, queries, self._seed)
+        return choose(self._budget, self._settings, self._pass_cost, queries, len(self._points), self._backend.window)
 
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
         rows, points = self._query(X)
@@ -193,6 +209,7 @@ class _Crumb(BaseEstimator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A pickle may come from a machine with another GPU, or with one that this machine lacks."""
         super().__setstate__(state)
+        self._pass_cost = None
         if self.device == "auto" and self.__sklearn_is_fitted__():
             device = resolve_device("auto")
             self._settings = replace(self._settings, device=device)
@@ -248,6 +265,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         K, the clusters of queries. ``"auto"``: 20, and 1 for ``"uniform"``. 1 or None: no clustering.
     context_size : int, float or "auto", default="auto"
         The context budget n: rows, or a share of the pool. ``"auto"``: 1,000.
+    budget : str, float or None, default=None
+        What a prediction may take, in the place of ``n_clusters`` and ``context_size`` where these are ``"auto"``:
+        ``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of seconds. Two small passes are timed first;
+        ``plan.settings["budget"]`` says what the choice was expected to take. Times vary, and so may the choice.
     kernel : {"auto", "exact", "candidates", "certified", "rff"}, default="auto"
         How contexts are searched. ``"exact"``: the RBF kernel, every row a candidate at every choice. ``"candidates"``:
         the same among rows drawn where the queries of a cluster lie, twice as many as long as that helps (CPU).

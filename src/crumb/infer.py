@@ -89,7 +89,7 @@ def _task(pool: Pool, one: Pass, queries: Rows, again: bool) -> ContextTask:
     if pool.n_classes is not None:
         y = np.unique(y, return_inverse=True)[1]  # 0 … C−1 of this context, none missing
     key = hashlib.sha256(one.context.tobytes()).digest() if again else None
-    return ContextTask(_take(pool.rows, one.context), y, _take(queries, one.queries), key)
+    return ContextTask(take(pool.rows, one.context), y, take(queries, one.queries), key)
 
 
 def _teaches(backend: Backend, pool: Pool, context: np.ndarray) -> bool:
@@ -127,7 +127,8 @@ def _globally(answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: 
     return proba / proba.sum(axis=1, keepdims=True)  # networks answer in float32: make the sum 1 in float64
 
 
-def _take(rows: Rows, index: np.ndarray) -> Rows:
+def take(rows: Rows, index: np.ndarray) -> Rows:
+    """Some rows of an array or a frame."""
     if isinstance(rows, np.ndarray):
         return rows[index]
     return rows.iloc[index].reset_index(drop=True)

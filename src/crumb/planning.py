@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -115,6 +115,10 @@ class PlanSettings:
     seed: int
     n_jobs: int | None
     verbose: int
+    fixed_clusters: bool = False  # whether the user has said K
+    fixed_rows: bool = False  # and n
+    affordable: int | None = None  # kernel values; None: as many as usual
+    facts: dict[str, Any] = field(default_factory=dict)  # what else the plan should say
 
 
 def plan_settings(
@@ -161,6 +165,8 @@ def plan_settings(
         seed,
         n_jobs,
         verbose,
+        fixed_clusters=n_clusters != "auto" or strategy.default_clusters == 1,
+        fixed_rows=context_size != "auto" or not strategy.drops_rows,
     )
 
 
@@ -178,6 +184,15 @@ def make_plan(
     """
     strategy, clusters = settings.strategy, min(settings.n_clusters, len(queries))
     load = Load(len(pool), len(queries), clusters, settings.n)
+    kernel = resolve_kernel(
+        settings.kernel,
+        settings.rff_dim,
+        settings.herd_batch,
+        settings.bandwidth,
+        load,
+        settings.device,
+        settings.affordable,
+    )
     watched = settings.verbose and isinstance(strategy, MMD)
     # k-means starts from rows by their position. In the order of their values, the order in which queries came
     # changes nothing.
@@ -191,9 +206,7 @@ def make_plan(
             queries[by_value],
             settings.n,
             clusters,
-            resolve_kernel(
-                settings.kernel, settings.rff_dim, settings.herd_batch, settings.bandwidth, load, settings.device
-            ),
+            kernel,
             settings.early_stopping,
             settings.seed,
             settings.device,
@@ -268,6 +281,7 @@ def _record(problem: Problem, settings: PlanSettings, selection: Selection) -> d
         "min_per_class": settings.min_per_class,
         "seed": problem.seed,
         "device": problem.device,
+        **settings.facts,
     }
     if isinstance(settings.strategy, MMD):
         record["kernel"] = problem.kernel.name

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from crumb.candidates import FIRST
-from crumb.cost import AT_ONCE, SECONDS_WORTH, Load
+from crumb.cost import AT_ONCE, Load, affordable_values
 from crumb.errors import InvalidInput
 from crumb.herding import EarlyStopping
 
@@ -82,8 +82,10 @@ def resolve_kernel(
     bandwidth: float,
     load: Load | None = None,
     device: str = "cpu",
+    affordable: int | None = None,
 ) -> Kernel:
-    """``"auto"`` goes by the ``load``; without one, only mistakes are looked for."""
+    """``"auto"`` goes by the ``load`` and the kernel values that are ``affordable``; without a load, only mistakes are
+    looked for."""
     if kernel not in ("auto", *WAYS):
         raise InvalidInput(f"Unknown kernel {kernel!r}: choose 'auto', {', '.join(map(repr, WAYS))}.")
     batch = herd_batch if herd_batch != "auto" else RFF_BATCH if kernel == "rff" else 1
@@ -91,7 +93,7 @@ def resolve_kernel(
     ways: tuple[str, ...] = (kernel,)
     most = load.rows if load else 0
     if load and kernel == "auto":
-        ways, most = _ways(load, device, batch)
+        ways, most = _ways(load, device, batch, affordable or affordable_values(device))
     elif kernel in ("candidates", "certified"):  # made for one row at a time on a CPU; elsewhere the exact kernel
         ways = (kernel, "exact") if device == "cpu" and batch == 1 else ("exact",)
     if ways == ("rff",) and herd_batch == "auto":
@@ -99,9 +101,8 @@ def resolve_kernel(
     return Kernel(ways, bandwidth, positive("rff_dim", rff_dim), batch, most)
 
 
-def _ways(load: Load, device: str, batch: int) -> tuple[tuple[str, ...], int]:
-    """What ``"auto"`` tries, and with how many candidates: the exact kernel wherever it takes seconds."""
-    affordable = SECONDS_WORTH["cpu" if device == "cpu" else "gpu"]
+def _ways(load: Load, device: str, batch: int, affordable: int) -> tuple[tuple[str, ...], int]:
+    """What ``"auto"`` tries, and with how many candidates: the exact kernel wherever it can be afforded."""
     most = load.candidates_for(affordable)
     one_by_one = device == "cpu" and batch == 1
     if load.exact <= affordable:

@@ -51,6 +51,13 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     _add(group, "--model", str, "NAME", "a name that `crumb models` lists, or the path of a checkpoint")
+    _add(
+        group,
+        "--budget",
+        str,
+        "B",
+        "what it may take, in the place of K and N: 30s, 2min, 4GB, '30s 4GB'",
+    )
     _add(group, "--n-estimators", int, "E", "ensemble members of the model")
 
 
@@ -63,7 +70,7 @@ SELECTION = (
     "strategy", "n_clusters", "context_size", "kernel", "rff_dim", "herd_batch", "bandwidth",
     "early_stopping", "min_per_class", "categorical_features", "device", "random_state", "n_jobs",
 )  # fmt: skip
-MODEL = ("model", "n_estimators")
+MODEL = ("model", "budget", "n_estimators")
 
 
 def parameters(args: argparse.Namespace) -> dict[str, Any]:

@@ -71,6 +71,14 @@ class Backend(ABC):
         for task in tasks:
             yield self.predict_context(task, output)
 
+    def work(self, rows: int, queries: int, columns: int) -> float:
+        """What a pass costs, in units of its own: a model that is not known better goes by its rows."""
+        return float(rows + queries)
+
+    def bytes(self, rows: int, queries: int, columns: int) -> float:
+        """Memory that a pass takes, about."""
+        return 32.0 * columns * (rows + queries)
+
     def check_output(self, output: Output) -> None:
         if output.kind not in self.outputs:
             known = ", ".join(repr(kind) for kind in self.outputs)

@@ -114,6 +114,24 @@ class TabICLBackend(NetworkBackend):
                 answer = answers.get(i)
                 yield self.predict_context(task, output) if answer is None else answer
 
+    def work(self, rows: int, queries: int, columns: int) -> float:
+        """Floating-point operations of a pass, by the layers of the network."""
+        net = shared_network(self.path, self.settings.device)
+        wide, tokens, all_rows = net.embed_dim, columns + net.row_num_cls, rows + queries
+        block, points = 8 + 4 * net.ff_factor, net.col_num_inds  # products of a block, in squares of its width
+        cells = columns * (all_rows * ((block - 4) * wide**2 + 4 * points * wide) + rows * 4 * wide * (wide + points))
+        across = all_rows * tokens * (block * wide**2 + 4 * tokens * wide)
+        width = wide * net.row_num_cls
+        learning = all_rows * (block * width**2 + 4 * rows * width)
+        return float(net.col_num_blocks * cells + net.row_num_blocks * across + net.icl_num_blocks * learning)
+
+    def bytes(self, rows: int, queries: int, columns: int) -> float:
+        """Of the widest activations of a pass; on a GPU contexts share passes of ``stack_bytes``."""
+        net = shared_network(self.path, self.settings.device)
+        cells = 4 * net.embed_dim * (columns + net.row_num_cls) * (rows + min(queries, LEAST_QUERIES))
+        alone = 10 * cells * self.settings.n_estimators
+        return float(alone if self.settings.device == "cpu" else max(alone, self.settings.stack_bytes))
+
     def _fused(self, output: Output) -> FusedPasses | None:
         estimator = self._estimator()
         device = resolve_torch_device(estimator.device)

@@ -20,7 +20,7 @@ from crumb.pfn.base import BackendSettings, ContextTask, Output
 from crumb.pfn.checkpoint import Checkpoint
 from crumb.pfn.groups import halved, in_groups
 from crumb.pfn.network import NetworkBackend, Shared
-from crumb.pfn.tabpfn_batch import HELD_CELLS, cells, group_of, most_together, predict_together
+from crumb.pfn.tabpfn_batch import HELD_CELLS, cells, group_of, most_together, predict_together, row_bytes
 
 try:
     from tabpfn import ModelSpecs, TabPFNClassifier, TabPFNRegressor
@@ -88,6 +88,16 @@ class TabPFNBackend(NetworkBackend):
             return list(chain.from_iterable(self._call(call, output) for call in self._calls(group)))
 
         return in_groups(tasks, lambda task: group_of(task, output), run, cells, HELD_CELLS)
+
+    def work(self, rows: int, queries: int, columns: int) -> float:
+        """Floating-point operations of a pass, by the layers of the network."""
+        config: Any = self._specs().architecture_config
+        wide, tokens = self._specs().model.embedding_dim, columns // getattr(config, "features_per_group", 1) + 2
+        cells = (rows + queries) * tokens
+        return float(config.nlayers * cells * (24 * wide**2 + 4 * wide * (rows + tokens)))
+
+    def bytes(self, rows: int, queries: int, columns: int) -> float:
+        return float((rows + queries) * row_bytes(self._specs(), columns))
 
     def _calls(self, group: list[ContextTask]) -> Iterator[list[ContextTask]]:
         """A group in parts that fit in memory."""

@@ -45,7 +45,7 @@ def group_of(task: ContextTask, output: Output) -> Hashable:
 def most_together(specs: ModelSpecs, tasks: list[ContextTask], device: str) -> int:
     """How many of these tasks one call may take, by an estimate of the memory."""
     rows = len(tasks[0].X) + max(len(task.queries) for task in tasks)
-    return max(1, _free_bytes(device) // (rows * _row_bytes(specs, tasks[0].X.shape[1])))
+    return max(1, _free_bytes(device) // (rows * row_bytes(specs, tasks[0].X.shape[1])))
 
 
 def predict_together(estimator: Any, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
@@ -68,7 +68,7 @@ def _padded(rows: Rows, count: int) -> Rows:
     return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
 
 
-def _row_bytes(specs: ModelSpecs, columns: int) -> int:
+def row_bytes(specs: ModelSpecs, columns: int) -> int:
     """In single precision; half of it in the half precision that a GPU has by default."""
     config: Any = specs.architecture_config
     prepared = 2 * columns + 10  # the columns twice, once transformed, and a few components

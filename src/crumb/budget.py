@@ -1,0 +1,183 @@
+"""Seconds or gigabytes instead of K and n: the most and largest contexts that fit.
+
+What a pass takes is measured on this machine: two small passes of the model itself, and its own count of operations for
+all others. What stage 2 takes comes from ``cost.py``. The rungs of a ladder keep n = 50 K, which the defaults have (20
+clusters, 1,000 rows), and the highest one that fits is taken. Times vary, and so the choice may from run to run; the
+plan says what was chosen.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from crumb.cost import Load, affordable_values
+from crumb.errors import InvalidInput
+from crumb.infer import Pool, infer, take
+from crumb.pfn import Backend, Output
+from crumb.planning import PlanSettings
+from crumb.selection import KNN, MMD
+
+LADDER = (100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000, 4_000, 5_000, 7_000, 10_000, 15_000, 20_000)
+ROWS_PER_CLUSTER = 50  # n = 50 K
+MOST_CLUSTERS = 400
+HERDING_SHARE = 0.3  # of the seconds, that stage 2 may take
+TRIALS = (200, 600)  # rows of the contexts that are timed
+TOGETHER = 8  # contexts that are timed at once on a GPU, where they share passes
+MOST_ASKED = 200  # queries of a timed context
+_UNITS = {"s": ("seconds", 1.0), "min": ("seconds", 60.0), "mb": ("gigabytes", 1e-3), "gb": ("gigabytes", 1.0)}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a prediction may take; None: as much as it likes."""
+
+    seconds: float | None = None
+    gigabytes: float | None = None
+
+
+@dataclass(frozen=True)
+class PassCost:
+    """Seconds of the passes of stage 3: some for each, and some for the work in it."""
+
+    backend: Backend
+    columns: int
+    each: float
+    per_work: float
+
+    def seconds(self, passes: int, rows: int, queries: int) -> float:
+        work = self.backend.work(rows, -(-queries // passes), self.columns)
+        return passes * (self.each + self.per_work * work)
+
+    def bytes(self, passes: int, rows: int, queries: int) -> float:
+        return self.backend.bytes(rows, -(-queries // passes), self.columns)
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A choice of K and n, and what it is expected to take."""
+
+    clusters: int
+    rows: int
+    seconds: float
+    gigabytes: float
+
+    def fits(self, budget: Budget) -> bool:
+        return self.seconds <= (budget.seconds or float("inf")) and self.gigabytes <= (budget.gigabytes or float("inf"))
+
+
+def parse_budget(budget: Any) -> Budget | None:
+    """``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of seconds."""
+    if budget is None or isinstance(budget, Budget):
+        return budget
+    text = f"{budget}s" if isinstance(budget, (int, float)) and not isinstance(budget, bool) else budget
+    found: dict[str, float] = {}
+    for part in text.replace(",", " ").split() if isinstance(text, str) else ():
+        matched = re.fullmatch(r"([\d.e+-]+?)(s|min|mb|gb)", part.lower())
+        if matched is None:
+            found = {}
+            break
+        name, factor = _UNITS[matched[2]]
+        found[name] = _number(matched[1]) * factor
+    if not found or not all(0 < value < math.inf for value in found.values()):
+        raise InvalidInput(f"budget must be like '30s', '2min', '4GB' or '30s 4GB', got {budget!r}.")
+    return Budget(**found)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def rungs(
+    queries: int,
+    most_rows: int,
+    clusters: int | None,
+    rows: int | None,
+    price: Callable[[int, int], tuple[float, float]],
+) -> Iterator[Rung]:
+    """From low to high; ``clusters`` or ``rows`` that the user has fixed stay as they are."""
+    seen = set()
+    for step in LADDER:
+        n = min(rows or step, most_rows)
+        k = min(clusters or max(1, step // ROWS_PER_CLUSTER), MOST_CLUSTERS, queries)
+        if (k, n) not in seen:
+            seen.add((k, n))
+            yield Rung(k, n, *price(k, n))
+
+
+def highest(ladder: Iterator[Rung], budget: Budget) -> Rung:
+    """The highest rung that fits, or the lowest one, with a warning."""
+    lowest = best = next(ladder)
+    for rung in ladder:
+        if rung.fits(budget):
+            best = rung
+    if not best.fits(budget):
+        warnings.warn(
+            f"The smallest contexts ({lowest.clusters} of {lowest.rows} rows) are expected to take "
+            f"{lowest.seconds:.1f} s and {lowest.gigabytes:.2f} GB, more than the budget; they are used.",
+            stacklevel=4,
+        )
+    return best
+
+
+def choose(
+    budget: Budget, settings: PlanSettings, passes: PassCost, queries: int, pool_rows: int, window: int | None
+) -> PlanSettings:
+    """The settings with K and n that fit, unless the user has fixed them, and what was expected of them."""
+    seconds = None if budget.seconds is None else HERDING_SHARE * budget.seconds
+    affordable = affordable_values(settings.device, settings.n_jobs, seconds)
+    herds = isinstance(settings.strategy, MMD)
+
+    def price(clusters: int, rows: int) -> tuple[float, float]:
+        load = Load(pool_rows, queries, clusters, rows)
+        herding = load.seconds(affordable, settings.device, settings.n_jobs) if herds else 0.0
+        largest = max(load.bytes(settings.device) if herds else 0, passes.bytes(clusters, rows, queries))
+        return herding + passes.seconds(clusters, rows, queries), largest / 1e9
+
+    clusters = (
+        queries if isinstance(settings.strategy, KNN) else settings.n_clusters if settings.fixed_clusters else None
+    )
+    rows = settings.n if settings.fixed_rows else None
+    rung = highest(rungs(queries, min(pool_rows, window or pool_rows), clusters, rows, price), budget)
+    expected = {"expected_seconds": round(rung.seconds, 3), "expected_gigabytes": round(rung.gigabytes, 3)}
+    facts = {"budget": {**asdict(budget), **expected}}
+    return replace(settings, n_clusters=rung.clusters, n=rung.rows, affordable=affordable, facts=facts)
+
+
+def measure(backend: Backend, pool: Pool, queries: int, seed: int) -> PassCost:
+    """Time two sizes of passes with rows of the pool in the place of queries."""
+    columns, together = pool.rows.shape[1], 1 if backend.settings.device == "cpu" else TOGETHER
+    asked = max(1, min(MOST_ASKED, queries // 20))
+    rng, output = np.random.default_rng(seed), Output(backend.outputs[0])
+
+    def run(rows: int) -> None:
+        contexts = [rng.choice(len(pool.y), min(rows, len(pool.y)), replace=False) for _ in range(together)]
+        questions = take(pool.rows, rng.choice(len(pool.y), asked * together))
+        infer(backend, pool, contexts, np.arange(asked * together) % together, questions, output)
+
+    each, per_work = timed(run, lambda rows: together * backend.work(min(rows, len(pool.y)), asked, columns))
+    return PassCost(backend, columns, each / together, per_work)
+
+
+def timed(run: Callable[[int], object], work: Callable[[int], float]) -> tuple[float, float]:
+    """Seconds of every pass, and of a unit of work, from passes of two sizes; the first one warms up."""
+    run(TRIALS[0])
+    seconds = []
+    for rows in TRIALS:
+        started = time.perf_counter()
+        run(rows)
+        seconds.append(time.perf_counter() - started)
+    small, large = (work(rows) for rows in TRIALS)
+    more = (seconds[1] - seconds[0]) / (large - small) if large > small else 0.0
+    per_work = more if more > 0 else seconds[1] / large
+    return max(0.0, seconds[0] - per_work * small), per_work
