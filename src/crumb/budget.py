@@ -100,7 +100,8 @@ def _number(text: str) -> float:
 
 def rungs(
     queries: int,
-    most_rows: int,
+    pool_rows: int,
+    window: int | None,
     clusters: int | None,
     rows: int | None,
     price: Callable[[int, int], tuple[float, float]],
@@ -108,11 +109,13 @@ def rungs(
     """From low to high; ``clusters`` or ``rows`` that the user has fixed stay as they are."""
     seen = set()
     for step in LADDER:
-        n = min(rows or step, most_rows)
-        k = min(clusters or max(1, step // ROWS_PER_CLUSTER), MOST_CLUSTERS, queries)
+        n = min(rows or step, pool_rows, window or pool_rows)
+        k = min(clusters or min(step // ROWS_PER_CLUSTER, MOST_CLUSTERS), queries)
         if (k, n) not in seen:
             seen.add((k, n))
             yield Rung(k, n, *price(k, n))
+        if n == pool_rows:  # all contexts are the same
+            break
 
 
 def highest(ladder: Iterator[Rung], budget: Budget) -> Rung:
@@ -148,7 +151,7 @@ def choose(
         queries if isinstance(settings.strategy, KNN) else settings.n_clusters if settings.fixed_clusters else None
     )
     rows = settings.n if settings.fixed_rows else None
-    rung = highest(rungs(queries, min(pool_rows, window or pool_rows), clusters, rows, price), budget)
+    rung = highest(rungs(queries, pool_rows, window, clusters, rows, price), budget)
     expected = {"expected_seconds": round(rung.seconds, 3), "expected_gigabytes": round(rung.gigabytes, 3)}
     facts = {"budget": {**asdict(budget), **expected}}
     return replace(settings, n_clusters=rung.clusters, n=rung.rows, affordable=affordable, facts=facts)

@@ -9,8 +9,10 @@ from crumb.parallel import resolve_jobs
 # Kernel values that are worth computing, unless a budget says otherwise: seconds on either.
 AFFORDABLE = {"cpu": 2_000_000_000, "gpu": 200_000_000_000}
 AT_ONCE = 200_000_000  # so few are computed at once, whatever could be saved
-# Nanoseconds a kernel value, measured: one CPU core over the whole pool or among candidates; an H200.
-EXACT_NS, CANDIDATE_NS, GPU_NS = 10.0, 5.0, 0.01
+# Nanoseconds a kernel value, measured: one CPU core over the whole pool (among candidates it is half of that); an H200.
+EXACT_NS, GPU_NS = 10.0, 0.01
+
+WORKSPACE_BYTES = 150_000_000  # blocks of kernel values and candidates, measured
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Load:
         return min(self.exact, affordable) * nanoseconds(device, n_jobs) * 1e-9
 
     def bytes(self, device: str) -> int:
-        """What stage 2 keeps at most: cross-terms and running sums of all clusters, in the precision of the device."""
-        return self.rows * self.clusters * (16 if device == "cpu" else 8)
+        """What stage 2 takes at most: cross-terms and running sums of all clusters, and room to work in."""
+        return WORKSPACE_BYTES + self.rows * self.clusters * (16 if device == "cpu" else 8)
 
 
 def affordable_values(device: str, n_jobs: int | None = None, seconds: float | None = None) -> int:

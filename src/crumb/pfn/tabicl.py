@@ -129,7 +129,7 @@ class TabICLBackend(NetworkBackend):
         """Of the widest activations of a pass; on a GPU contexts share passes of ``stack_bytes``."""
         net = shared_network(self.path, self.settings.device)
         cells = 4 * net.embed_dim * (columns + net.row_num_cls) * (rows + min(queries, LEAST_QUERIES))
-        alone = 10 * cells * self.settings.n_estimators
+        alone = 14 * cells * self.settings.n_estimators
         return float(alone if self.settings.device == "cpu" else max(alone, self.settings.stack_bytes))
 
     def _fused(self, output: Output) -> FusedPasses | None:

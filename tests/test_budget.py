@@ -1,0 +1,184 @@
+"""budget.py: seconds or gigabytes in the place of K and n."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeRegressor
+
+from crumb import CrumbClassifier, CrumbRegressor, load
+from crumb.budget import LADDER, Budget, PassCost, Rung, choose, highest, parse_budget, rungs, timed
+from crumb.errors import InvalidInput
+from crumb.pfn import BackendSettings, resolve_backend
+from crumb.planning import plan_settings
+
+X, Y = make_classification(3_000, 8, n_informative=5, random_state=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, None),
+        ("30s", Budget(30.0)),
+        ("2min", Budget(120.0)),
+        ("4GB", Budget(None, 4.0)),
+        ("500MB", Budget(None, 0.5)),
+        ("30s 4GB", Budget(30.0, 4.0)),
+        ("0.5gb, 1e2S", Budget(100.0, 0.5)),
+        (12, Budget(12.0)),
+        (1.5, Budget(1.5)),
+    ],
+)
+def test_budgets_are_read(given, expected) -> None:
+    assert parse_budget(given) == expected
+
+
+@pytest.mark.parametrize("wrong", ["", "s", "5", "-3s", "4 apples", "nans", "1e999s", "0s", True, 0, [3], "1.2.3s"])
+def test_what_is_no_budget_is_refused(wrong) -> None:
+    with pytest.raises(InvalidInput, match="budget must be like '30s'"):
+        CrumbClassifier(budget=wrong).fit(X, Y)
+
+
+def ladder(queries=1_000, pool=10**6, window=None, clusters=None, rows=None):
+    return rungs(queries, pool, window, clusters, rows, lambda k, n: (k * n / 1e4, n / 1e4))
+
+
+def test_the_default_is_on_the_ladder() -> None:
+    assert any((rung.clusters, rung.rows) == (20, 1_000) for rung in ladder())
+
+
+@given(st.floats(0.02, 1e4), st.floats(0.01, 10))
+def test_the_highest_rung_that_fits_is_taken(seconds: float, gigabytes: float) -> None:
+    budget = Budget(seconds, gigabytes)
+    chosen = highest(ladder(), budget)
+    assert chosen.fits(budget)
+    above = [rung for rung in ladder() if rung.rows > chosen.rows]
+    assert not any(rung.fits(budget) for rung in above)
+
+
+def test_what_does_not_fit_at_all_is_said() -> None:
+    with pytest.warns(UserWarning, match=r"2 of 100 rows\) are expected to take 0.0 s and 0.01 GB, more than"):
+        assert highest(ladder(), Budget(1e-9)).rows == LADDER[0]
+
+
+def test_what_the_user_has_fixed_stays() -> None:
+    assert {rung.clusters for rung in ladder(clusters=7)} == {7}
+    assert {rung.rows for rung in ladder(rows=321)} == {321}
+    assert [rung.rows for rung in ladder(pool=450)][-2:] == [400, 450]  # once: more contexts would be the same
+    assert [rung.rows for rung in ladder(window=450)][-2:] == [450, 450]
+    assert max(rung.clusters for rung in ladder(queries=9)) == 9
+
+
+def test_two_passes_tell_what_any_other_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 3.0 + 200 * 0.01, 10.0, 13.0 + 600 * 0.01])
+    monkeypatch.setattr("crumb.budget.time.perf_counter", lambda: next(clock))
+    ran: list[int] = []
+    each, per_work = timed(ran.append, float)
+    assert (each, per_work) == pytest.approx((3.0, 0.01))
+    assert ran == [200, 200, 600]  # the first one warms up
+
+
+def test_noise_never_makes_passes_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 2.0, 10.0, 11.0])  # the larger pass was the faster one
+    monkeypatch.setattr("crumb.budget.time.perf_counter", lambda: next(clock))
+    each, per_work = timed(lambda rows: None, float)
+    assert per_work == pytest.approx(1 / 600)
+    assert each >= 0
+
+
+def backend(model, task="classification"):
+    return resolve_backend(model, task, BackendSettings(1, {}, "cpu", 0, None))
+
+
+@pytest.mark.parametrize("model", ["embedded", LogisticRegression()])
+def test_more_rows_queries_and_columns_are_more_work(model) -> None:
+    one = backend(model)
+    for count in (one.work, one.bytes):
+        assert count(200, 50, 10) < count(400, 50, 10) < count(400, 100, 10) <= count(400, 100, 20)
+    cost = PassCost(one, 10, each=0.1, per_work=1e-6)
+    assert cost.seconds(2, 500, 100) == pytest.approx(2 * (0.1 + 1e-6 * one.work(500, 50, 10)))
+
+
+def test_attention_makes_large_contexts_dearer_than_their_rows() -> None:
+    one = backend("embedded")
+    assert one.work(8_000, 50, 10) > 1.5 * 2 * one.work(4_000, 50, 10) * 0.75
+    assert one.work(8_000, 50, 10) > 8 * one.work(1_000, 50, 10)
+
+
+def settings(**more):
+    chosen = {
+        "strategy": "mmd", "n_clusters": "auto", "context_size": "auto", "kernel": "auto", "rff_dim": 256,
+        "herd_batch": "auto", "bandwidth": 1.0, "early_stopping": False, "min_per_class": 1, "device": "cpu",
+        "random_state": 0, "n_jobs": 2, "verbose": 0,
+    }  # fmt: skip
+    return plan_settings(np.zeros((50_000, 3)), **{**chosen, **more})
+
+
+def test_herding_counts_too() -> None:
+    """Stage 2 over many rows leaves less for the passes."""
+    cost = PassCost(backend("embedded"), 10, each=0.0, per_work=1e-10)
+    few, many = (choose(Budget(5.0), settings(), cost, 1_000, rows, None) for rows in (5_000, 5_000_000))
+    assert few.n > many.n
+    assert many.affordable == int(0.3 * 5.0 / (10e-9 / 2))
+    without = choose(Budget(5.0), settings(strategy="centroid"), cost, 1_000, 5_000_000, None)
+    assert without.n > many.n
+
+
+def test_gigabytes_bound_the_rows() -> None:
+    cost = PassCost(backend("embedded"), 100, each=0.0, per_work=0.0)
+    chosen = choose(Budget(None, 0.4), settings(), cost, 1_000, 50_000, None)
+    assert chosen.n < LADDER[-1]
+    assert chosen.facts["budget"]["expected_gigabytes"] <= 0.4
+    assert chosen.facts["budget"]["expected_seconds"] >= 0
+
+
+def test_every_query_is_a_pass_of_knn() -> None:
+    cost = PassCost(backend("embedded"), 10, each=1.0, per_work=0.0)
+    with pytest.warns(UserWarning, match="300 of 100 rows"):
+        chosen = choose(Budget(100.0), settings(strategy="knn"), cost, 300, 50_000, None)
+    assert chosen.facts["budget"]["expected_seconds"] == 300
+    with pytest.warns(UserWarning, match="1000 of 100 rows"):
+        choose(Budget(100.0), settings(strategy="knn"), cost, 1_000, 50_000, None)
+
+
+def test_predictions_within_a_budget() -> None:
+    model = CrumbClassifier(model=LogisticRegression(), budget="60s", device="cpu").fit(X[:2_500], Y[:2_500])
+    plan = model.plan(X[2_500:])
+    about = plan.settings["budget"]
+    assert about["seconds"] == 60.0
+    assert about["gigabytes"] is None
+    assert 0 < about["expected_seconds"] <= 60
+    assert plan.settings["context_size"] == plan.sizes.max() == 2_500  # all rows: more would still fit
+    assert model.predict_proba(X[2_500:], plan=plan).shape == (500, 2)
+    assert (model.predict(X[2_500:], plan=plan) == Y[2_500:]).mean() > 0.7
+
+
+def test_the_embedded_network_within_a_budget(tmp_path) -> None:
+    model = CrumbClassifier(budget="1s", device="cpu", n_jobs=1).fit(X[:2_500], Y[:2_500])
+    first = model.plan(X[2_500:2_600])
+    assert first.n_clusters * 50 == pytest.approx(first.sizes.max(), rel=0.5)
+    again = pickle.loads(pickle.dumps(model))
+    assert again._pass_cost is None  # another machine has its own times
+    assert again.plan(X[2_500:2_600]).settings["budget"]["seconds"] == 1.0
+    model.save(tmp_path / "model.crumb")
+    assert load(tmp_path / "model.crumb").plan(X[2_500:2_600]).settings["budget"]["seconds"] == 1.0
+
+
+def test_a_budget_needs_something_to_choose() -> None:
+    for chosen in ({"n_clusters": 3, "context_size": 100}, {"strategy": "full"}):
+        with pytest.raises(InvalidInput, match="leave at least one of them 'auto'"):
+            CrumbClassifier(budget="3s", **chosen).fit(X, Y)
+    one = CrumbRegressor(model=DecisionTreeRegressor(), budget="9s", n_clusters=3, device="cpu").fit(X, X[:, 0])
+    assert one.plan(X[:50]).n_clusters == 3
+
+
+def test_rungs_know_what_fits() -> None:
+    assert Rung(1, 1, 2.0, 3.0).fits(Budget(2.0, 3.0))
+    assert not Rung(1, 1, 2.0, 3.0).fits(Budget(1.9, None))
+    assert not Rung(1, 1, 2.0, 3.0).fits(Budget(None, 2.9))
