@@ -48,7 +48,7 @@ def test_senseless_context_sizes_are_refused(wrong) -> None:
     [
         (Load(10_000, 200, 20, 500), "cpu", ("exact",)),  # done at once
         (Load(100_000, 1_000, 20, 500), "cpu", ("candidates", "exact")),
-        (Load(25_000, 1_000, 20, 1_000), "cpu", ("exact",)),  # 16n candidates would be most of the pool
+        (Load(25_000, 1_000, 20, 1_000), "cpu", ("exact",)),  # 24n candidates would be most of the pool
         (Load(5_000_000, 1_000, 20, 1_000), "cpu", ("candidates",)),
         (Load(5_000_000, 1_000_000, 20, 1_000), "cpu", ("rff",)),  # the queries alone cost too much
         (Load(1_000_000, 10_000, 20, 2_000), "cuda", ("exact",)),
@@ -60,7 +60,7 @@ def test_auto_kernel_goes_by_the_cost(load: Load, device: str, ways: tuple[str, 
     assert kernel.ways == ways
     assert kernel.batch == (10 if ways == ("rff",) else 1)
     if "candidates" in ways:
-        assert 16 * load.budget <= kernel.most_candidates < load.rows
+        assert 24 * load.budget <= kernel.most_candidates < load.rows
         assert load.exact > AT_ONCE
         assert load.among(kernel.most_candidates) <= AFFORDABLE["cpu"]
 

@@ -4,7 +4,7 @@ A context of n rows is chosen well from a few times n candidates, if these lie w
 draws candidates at the distances from its centroid at which its queries are (equally many from each tenth of the
 queries), and a tenth of them from elsewhere, and herds among these with the exact kernel. That alone says nothing about
 the rows left out. So a tenth of the clusters tries it with twice as many candidates, and again, until doubling them
-lowers the MMD² by less than ``ENOUGH``; what the last doubling brought is reported.
+lowers the MMD² by less than ``ENOUGH``; all clusters then have as many. What the last doubling brought is reported.
 
 Shapes: K clusters, G of them in step, M candidates a cluster, n rows chosen, N pool rows, d columns.
 """
@@ -25,7 +25,7 @@ from crumb.herding import Herded
 from crumb.kernel import Rbf, norms
 from crumb.parallel import MapBlocks
 
-FIRST = 16  # candidates a cluster to begin with, as a multiple of the budget
+FIRST = 24  # candidates a cluster to begin with, as a multiple of the budget
 STRATA = 10  # parts of the queries' distances from which equally many candidates are drawn
 ELSEWHERE = 0.1  # share of the candidates that is drawn from the rows farther away
 ENOUGH = 0.05  # a doubling that lowers the MMD² by less was not needed
@@ -59,23 +59,32 @@ def herd_candidates(
 ) -> tuple[list[Herded], Doubling]:
     """Choose ``n`` ≤ N rows for each cluster of queries (labels 0 … K−1, all present), B = 1.
 
-    Each cluster has 16n candidates, or twice as many and so on, but not more than ``most`` (16n at least). Running sums
+    Each cluster has 24n candidates, or twice as many and so on, but not more than ``most`` (24n at least). Running sums
     are kept in ``dtype``, of points relative to their cluster; all else is computed in float64.
     """
     herding = _Herding(kernel, pool, queries, labels, n, seed, dtype, map_blocks)
-    trial = range(0, herding.n_clusters, max(1, min(TRIAL, herding.n_clusters // 2)))
-    count = min(FIRST * n, len(pool))
+    every, count = range(herding.n_clusters), min(FIRST * n, len(pool))
     with threadpool_limits(1, "blas"):  # threads share the clusters, not the products
-        found = herding(trial, count)
+        found = herding(every, count)
+        trial = _trial(found, seed)
+        before = {k: found[k] for k in trial}
         while True:
             twice = min(2 * count, len(pool))
-            more = herding(trial, twice)
-            doubling = Doubling(count, _gain(found, more))
+            after = herding(trial, twice)
+            doubling = Doubling(count, _gain(before, after))
             if doubling.enough or twice > most:
                 break
-            found, count = more, twice
-        found |= herding([k for k in range(herding.n_clusters) if k not in found], count)
-    return [found[k] for k in range(herding.n_clusters)], doubling
+            before, count = after, twice
+        if count > FIRST * n:
+            found = before | herding([k for k in every if k not in trial], count)
+    return [found[k] for k in every], doubling
+
+
+def _trial(found: dict[int, Herded], seed: int) -> list[int]:
+    """The clusters that try more candidates: drawn by their share in the mean MMD², which few clusters may dominate."""
+    share = np.array([max(float(found[k].mmd2[-1]), 1e-300) for k in range(len(found))])
+    size = max(min(2, len(found)), len(found) // TRIAL)
+    return np.random.default_rng(seed).choice(len(found), size, replace=False, p=share / share.sum()).tolist()
 
 
 def _gain(before: dict[int, Herded], after: dict[int, Herded]) -> float:
