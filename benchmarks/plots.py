@@ -1,0 +1,94 @@
+"""The pictures of docs/performance.md, from the results beside this file.
+
+python benchmarks/plots.py
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+
+RESULTS, PICTURES = Path(__file__).parent / "results", Path(__file__).parent.parent / "docs" / "images"
+COLOURS = {
+    "auto": "#0072B2",
+    "candidates": "#0072B2",
+    "certified": "#009E73",
+    "exact": "#555555",
+    "textbook": "#999999",
+    "coreax": "#CC79A7",
+    "rff 256, batch 10": "#E69F00",
+    "rff 64, batch 50": "#D55E00",
+    "textbook rff 64, batch 50": "#F0A36B",
+}
+
+
+def read(name: str) -> Any:
+    return json.loads((RESULTS / name).read_text())
+
+
+def save(figure: Any, name: str) -> None:
+    PICTURES.mkdir(exist_ok=True)
+    figure.savefig(PICTURES / name, dpi=110, bbox_inches="tight", metadata={"Software": None})
+    plt.close(figure)
+
+
+def stage2() -> None:
+    figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2))
+    for record in read("stage2.json")["records"]:
+        left.scatter(record["seconds"], record["mmd2"], s=60, color=COLOURS[record["way"]], zorder=3)
+        above = record["way"] not in ("rff 64, batch 50", "exact")
+        left.annotate(
+            record["way"],
+            (record["seconds"], record["mmd2"]),
+            xytext=(0, 9 if above else -16),
+            textcoords="offset points",
+            ha="center",
+            fontsize=8,
+        )
+    left.set(xscale="log", yscale="log", xlabel="seconds", ylabel="mean MMD²", title="200,000 rows in blobs, two cores")
+    tables: dict[str, dict[str, float]] = {}
+    for record in read("stage2_real.json")["records"]:
+        tables.setdefault(record["table"], {})[record["way"]] = record["mmd2_ratio"]
+    for i, ratios in enumerate(tables.values()):
+        for way, ratio in ratios.items():
+            if way in ("auto", "rff 256, batch 10", "rff 64, batch 50"):
+                label = way if i == 0 else None
+                right.scatter(ratio, i, color=COLOURS[way], label=label, zorder=3)
+    right.axvline(1.0, color="#999999", linewidth=1)
+    right.set(xscale="log", xlabel="MMD² as a multiple of exact herding's", title="real tables")
+    right.set_yticks(range(len(tables)), list(tables), fontsize=8)
+    right.invert_yaxis()
+    right.legend(fontsize=8)
+    for axes in (left, right):
+        axes.grid(alpha=0.3)
+    save(figure, "stage2.png")
+
+
+def stage3() -> None:
+    results = [r for r in read("fused.json")["results"] if r["case"] in ("clusters", "a context for each query")]
+    names = {
+        "clusters": "20 contexts of 2,000 rows,\n500 queries each",
+        "a context for each query": "200 contexts of\n500 rows, 1 query each",
+    }
+    figure, all_axes = plt.subplots(1, 2, figsize=(10.5, 3.2))
+    for axes, (case, title) in zip(all_axes, names.items(), strict=True):
+        mine = [record for record in results if record["case"] == case]
+        axes.barh([r["way"] for r in mine], [r["seconds"] for r in mine], color="#0072B2")
+        for place, record in enumerate(mine):
+            axes.annotate(f" {record['seconds']:.2f} s", (record["seconds"], place), va="center", fontsize=8)
+        axes.invert_yaxis()
+        axes.set(xscale="log", xlabel="seconds on an H200", title=title, xlim=(0.05, 60))
+        axes.tick_params(labelsize=8)
+    figure.tight_layout()
+    save(figure, "stage3.png")
+
+
+if __name__ == "__main__":
+    stage2()
+    stage3()
