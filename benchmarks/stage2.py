@@ -20,6 +20,7 @@ import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -168,7 +169,9 @@ def measure(task: Task, skip: list[str], repeats: int) -> list[dict[str, Any]]:
     P, Q, L = task.tensors()
     exact, records = Rbf(task.sigma), []
     todo: dict[str, Callable[[Any], Contexts]] = ways(task)
-    if "coreax" not in skip:
+    if "coreax" not in skip and find_spec("coreax") is None:
+        print("coreax is not installed (pip install 'crumb-pfn[peers]'): left out")
+    elif "coreax" not in skip:
         peer = coreax(task)
         todo = {"coreax": lambda _: peer(), **todo}
     for name, way in todo.items():
