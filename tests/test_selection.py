@@ -22,7 +22,7 @@ NAMES = ["centroid", "full", "knn", "micp", "mmd", "uniform", "voronoi"]
 def problem(seed: int = 0, n_pool: int = 200, n_queries: int = 40, n: int = 30, k: int = 4, **other) -> Problem:
     rng = np.random.default_rng(seed)
     pool, queries = rng.normal(size=(n_pool, 3)), rng.normal(size=(n_queries, 3)) + 0.5
-    return Problem(pool, queries, n, k, other.pop("kernel", Kernel("exact", 1.5, 64, 1)), seed=seed, **other)
+    return Problem(pool, queries, n, k, other.pop("kernel", Kernel(("exact",), 1.5, 64, 1)), seed=seed, **other)
 
 
 def squared(a: np.ndarray, b: np.ndarray) -> np.ndarray:
