@@ -1,0 +1,108 @@
+"""One run: split, fit, plan, predict, score. Everything random comes from the seed of the run."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from crumb.bench.dataset import Dataset
+from crumb.bench.methods import estimator_settings
+from crumb.bench.metrics import SCORES, right, scores
+from crumb.bench.protocol import Run
+from crumb.bench.split import split
+from crumb.errors import BackendUnavailable, CrumbError, DatasetMissing, WeightsMissing
+from crumb.estimator import CrumbClassifier, CrumbRegressor
+from crumb.kernel import Rbf
+from crumb.plan import Plan
+
+OUTCOME = (
+    "status", "message", *SCORES, "plan_seconds", "pass_seconds", "seconds", "context_mean", "contexts", "mmd2",
+)  # fmt: skip
+MISSING = (DatasetMissing, WeightsMissing, BackendUnavailable)  # not there, rather than broken
+MMD_VALUES = 100_000_000  # kernel values that may be spent on the exact MMD²: under a second
+CLUSTER_PROTOCOLS = ("rff",)  # whose rows also hold MMD² and score of every cluster: does the one follow the other?
+
+
+def outcome(status: str, message: str | None = None, **found: Any) -> dict[str, Any]:
+    """The part of a row that says what came out."""
+    return {**dict.fromkeys(OUTCOME), "status": status, "message": message, **found}
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """A run that came to nothing, in one sentence."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if not isinstance(error, (CrumbError, MemoryError)):
+        text = f"{type(error).__name__}: {text}"
+    return outcome("missing" if isinstance(error, MISSING) else "error", text[:500])
+
+
+def execute(run: Run, dataset: Dataset, device: str = "auto", n_jobs: int | None = None) -> dict[str, Any]:
+    """What came out of a run. Times are those of stages 1 and 2, and of stage 3; the table is encoded before."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about windows and pools, the same for hundreds of runs; the row has the sizes
+        return _execute(run, dataset, device, n_jobs)
+
+
+def _execute(run: Run, dataset: Dataset, device: str, n_jobs: int | None) -> dict[str, Any]:
+    rows = split(run, dataset)
+    kind = CrumbClassifier if run.task == "classification" else CrumbRegressor
+    # Without room for contexts that are kept: a run is a first prediction, not a repeated one.
+    model = kind(model=run.model, device=device, n_jobs=n_jobs, cache_size=0, **estimator_settings(run))
+    model.fit(dataset.X.iloc[rows.pool], dataset.y[rows.pool])
+    queries, truth = dataset.X.iloc[rows.queries], dataset.y[rows.queries]
+    points = model._query(queries)[1]
+    started = time.perf_counter()
+    plan = model._plan(points, evidence=False)  # as in predict: what is measured only to be shown costs no method anything
+    planned = time.perf_counter()
+    answers = _answers(model, queries, plan, dataset)
+    finished = time.perf_counter()
+    mmd2 = cluster_mmd2(plan, model._points, points)
+    asked = np.bincount(plan.labels, minlength=plan.n_clusters)
+    return outcome(
+        "ok",
+        **scores(run.task, truth, answers),
+        plan_seconds=round(planned - started, 6),
+        pass_seconds=round(finished - planned, 6),
+        seconds=round(finished - started, 6),
+        context_mean=float(plan.sizes.mean()),
+        contexts=plan.n_clusters,
+        mmd2=None if mmd2 is None else float(np.average(mmd2, weights=asked)),
+        **(_by_cluster(run.task, truth, answers, plan, mmd2) if run.protocol in CLUSTER_PROTOCOLS else {}),
+    )
+
+
+def _answers(model: CrumbClassifier | CrumbRegressor, queries: Any, plan: Plan, dataset: Dataset) -> np.ndarray:
+    if isinstance(model, CrumbRegressor):
+        return model.predict(queries, plan=plan)
+    proba = np.zeros((len(queries), dataset.n_classes or 0))
+    proba[:, model.classes_] = model.predict_proba(queries, plan=plan)  # a pool may lack classes
+    return proba
+
+
+def cluster_mmd2(plan: Plan, pool: np.ndarray, points: np.ndarray) -> list[float] | None:
+    """Exact MMD² between the queries of each cluster and its context, whatever chose it; None where that would take long."""
+    import torch
+
+    members = [np.flatnonzero(plan.labels == cluster) for cluster in range(plan.n_clusters)]
+    if sum((len(context) + len(m)) ** 2 for context, m in zip(plan.contexts, members, strict=True)) > MMD_VALUES:
+        return None
+    kernel = Rbf(plan.settings["bandwidth"])
+    tensor = lambda rows: torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float64))  # noqa: E731
+    pairs = zip(plan.contexts, members, strict=True)
+    return [kernel.mmd2(tensor(pool[context]), tensor(points[m])) for context, m in pairs]
+
+
+def _by_cluster(
+    task: str, truth: np.ndarray, answers: np.ndarray, plan: Plan, mmd2: list[float] | None
+) -> dict[str, list[float] | None]:
+    """Lists over the clusters. Methods that cluster alike list the same clusters in the same order."""
+    each = right(task, truth, answers)
+    clusters = range(plan.n_clusters)
+    return {
+        "cluster_queries": [int((plan.labels == cluster).sum()) for cluster in clusters],
+        "cluster_score": [round(float(each[plan.labels == cluster].mean()), 6) for cluster in clusters],
+        "cluster_mmd2": None if mmd2 is None else [float(f"{value:.4g}") for value in mmd2],
+    }
