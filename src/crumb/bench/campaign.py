@@ -7,7 +7,8 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -32,7 +33,6 @@ class Campaign:
     device: str = "auto"
     jobs: int = 1
     execute: Execute | None = None  # None: run.execute
-    missing: Mapping[tuple[str, str], str] = field(default_factory=dict)  # (model, task): why it cannot run
     advance: Callable[[int], object] = lambda done: None
 
     def carry_out(self, runs: Sequence[Run]) -> list[Row]:
@@ -121,10 +121,8 @@ class _Worker:
 
     def give(self, run: Run, campaign: Campaign) -> None:
         self.run, self.deadline = run, time.monotonic() + campaign.timeout
-        try:
+        with suppress(OSError):  # it has died in its sleep, which the next listening finds out
             self.link.send((run, campaign.sources[run.dataset]))
-        except OSError:
-            pass  # it has died in its sleep, which the next listening finds out
 
     def death(self) -> str:
         self.process.join(5)

@@ -47,7 +47,13 @@ def check_method(name: str) -> None:
 
 def estimator_settings(run: Run) -> dict[str, Any]:
     """The keyword arguments of a run, model and device aside."""
-    settings = {**paper_configuration(), "n_clusters": run.K, "context_size": run.n, **_kernel(run), **_named(run.method)}
+    settings = {
+        **paper_configuration(),
+        "n_clusters": run.K,
+        "context_size": run.n,
+        **_kernel(run),
+        **_named(run.method),
+    }
     if run.protocol == "large":  # the only experiment with early stopping
         settings["early_stopping"] = True
     if settings["strategy"] == "micp":
@@ -83,9 +89,8 @@ def _change(text: str) -> tuple[str, Any]:
     option, equals, value = text.partition("=")
     if not equals or option not in _OPTIONS:
         raise InvalidInput(f"{text!r} is no option of a method: write one of {', '.join(_OPTIONS)} as option=value.")
-    for read in (int, float):
-        try:
-            return option, read(value)
-        except ValueError:
-            continue
+    if re.fullmatch(r"[+-]?\d+", value):
+        return option, int(value)
+    if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", value, re.IGNORECASE):
+        return option, float(value)
     return option, {"true": True, "false": False}.get(value.lower(), value)

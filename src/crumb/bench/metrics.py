@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.metrics import accuracy_score, log_loss, r2_score, root_mean_squared_error, roc_auc_score
+from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score, root_mean_squared_error
 
 SCORES = ("accuracy", "auc", "log_loss", "rmse", "r2")
 FLOOR = 1e-6  # a probability of 0 for the true class would make the log-loss infinite
@@ -13,7 +13,7 @@ def scores(task: str, truth: np.ndarray, answers: np.ndarray) -> dict[str, float
     """``answers``: probabilities (T, C) over all classes of the table, or numbers (T,)."""
     nothing: dict[str, float | None] = dict.fromkeys(SCORES)
     found = _classification(truth, answers) if task == "classification" else _regression(truth, answers)
-    return {**nothing, **found}
+    return {**nothing, **{name: None if value is None else float(f"{value:.8g}") for name, value in found.items()}}
 
 
 def right(task: str, truth: np.ndarray, answers: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """TabArena's 51 tables and Higgs from OpenML, through the maintained client (extra ``bench``), kept as Parquet on disk.
 
 Only the tables are taken, not TabArena's folds: the paper draws its own splits from seeds.
-A table that was fetched once is read from our own cache, ``CRUMB_DATA_DIR`` or a folder of the user's cache, so that it can
-be carried to a machine where nothing can be installed or reached.
+A table that was fetched once is read from our own cache, ``CRUMB_DATA_DIR`` or a folder of the user's cache, so that it
+can be carried to a machine where nothing can be installed or reached.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ TABARENA = (
     ("wine_quality", 46964, "regression", "median_wine_quality", 6_497, 12),
     ("jm1", 46979, "classification", "defects", 10_885, 21),
 )
-# OpenML has several copies of the Higgs data. This is the one of 98,050 rows that most studies use; the paper does not say
-# which it took, and cuts it to about 50,000.
+# OpenML has several copies of the Higgs data. This is the one of 98,050 rows that many studies use; the paper does not
+# say which it took, and cuts it to about 50,000.
 HIGGS = ("higgs", 23512, "classification", "class", 98_050, 28)
 
 

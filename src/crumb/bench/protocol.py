@@ -10,7 +10,9 @@ from typing import Any
 
 from crumb.bench.dataset import Source
 
-TEST_SHARE = 0.2  # of a table is set aside before the pool is formed; the sizes that the paper gives are 80 % of its tables
+TEST_SHARE = (
+    0.2  # of a table is set aside before the pool is formed; the sizes that the paper gives are 80 % of its tables
+)
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,17 @@
 
 Where the paper contradicts itself or is silent:
 
-- *Splits.* The sizes of its large sets (57k of 71,518 rows, 120k of 150,000) are 80 % of the tables: a fifth is set aside
-  and T = 200 queries are drawn from it. Tables with fewer than 1,000 rows have fewer queries.
-- *Drift.* It claims four sets with N ≥ 50,000 and names Anneal (898 rows), Airfoil (1,503) and Amazon (32,769): these are
-  taken as they are. Its pool of about 25,000 rows below the median means tables of 50,000, so larger ones are cut to that.
-- *Windows.* N_max = 4,096 for TabICL is no limit of these models (docs/method.md) and contradicts n = 0.1N at N = 100,000;
-  contexts are capped by the windows that the library knows.
-- *Ranks of* ``consistency`` are said to be per (data set, model, proportion, seed) although N varies too; every run is kept,
-  and the report decides.
-- *18 variants.* Crossing the kernels with the batches gives 16; Centroid-NN and Voronoi-Uniform make 18. N is not given there:
-  at most 10,000, as in the other ablations.
+- *Splits.* The sizes of its large sets (57k of 71,518 rows, 120k of 150,000) are 80 % of the tables: a fifth is set
+  aside and T = 200 queries are drawn from it. Tables with fewer than 1,000 rows have fewer queries.
+- *Drift.* It claims four sets with N ≥ 50,000 and names Anneal (898 rows), Airfoil (1,503) and Amazon (32,769): these
+  are taken as they are. Its pool of about 25,000 rows below the median means tables of 50,000, so larger ones are cut
+  to that.
+- *Windows.* N_max = 4,096 for TabICL is no limit of these models (docs/method.md) and contradicts n = 0.1N at
+  N = 100,000; contexts are capped by the windows that the library knows.
+- *Ranks of* ``consistency`` are said to be per (data set, model, proportion, seed) although N varies too; every run is
+  kept, and the report decides.
+- *18 variants.* Crossing the kernels with the batches gives 16; Centroid-NN and Voronoi-Uniform make 18. N is not
+  given there: at most 10,000, as in the other ablations.
 - *The ablation of n* is announced and not shown: p ∈ {0.02, 0.05, 0.1, 0.2, 0.5} at K = 20, in ``clusters``.
 - *Complexity* is a table of formulas. Here it is measured: N at T = 200, and T at N = 10,000, with n = 500 and K = 20.
 """
@@ -124,7 +125,7 @@ PROTOCOLS = {
             partial(_tenth, most=LARGE_ROWS), timeout=1_800.0, choose=partial(_largest, count=5),
         ),
         Protocol("drift", "queries that leave the pool along PC1", PAPER_MODELS, FIVE, 10, _drift, choose=_drift_sets),
-        Protocol("clusters", "score against selection time over K, and over n", PAPER_MODELS, ("crumb",), 10, _clusters),
+        Protocol("clusters", "score against selection time over K and n", PAPER_MODELS, ("crumb",), 10, _clusters),
         Protocol(
             "retrieval", "herding against Centroid-NN and Voronoi-Uniform, exact and RFF", PAPER_MODELS,
             ("crumb", "centroid", "voronoi"), 10, _retrieval,
@@ -145,8 +146,9 @@ def protocol_named(name: str) -> Protocol:
     return PROTOCOLS[name]
 
 
-def plan_runs(protocol: Protocol, sources: Iterable[Source], wishes: Wishes = Wishes()) -> list[Run]:
+def plan_runs(protocol: Protocol, sources: Iterable[Source], wishes: Wishes | None = None) -> list[Run]:
     """All runs of a protocol, each once. Seeds change slowest: what was stopped half-way is then balanced."""
+    wishes = wishes or Wishes()
     methods = wishes.methods or protocol.methods
     for method in methods:
         check_method(method)

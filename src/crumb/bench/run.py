@@ -55,7 +55,9 @@ def _execute(run: Run, dataset: Dataset, device: str, n_jobs: int | None) -> dic
     queries, truth = dataset.X.iloc[rows.queries], dataset.y[rows.queries]
     points = model._query(queries)[1]
     started = time.perf_counter()
-    plan = model._plan(points, evidence=False)  # as in predict: what is measured only to be shown costs no method anything
+    plan = model._plan(
+        points, evidence=False
+    )  # as in predict: what is measured only to be shown costs no method anything
     planned = time.perf_counter()
     answers = _answers(model, queries, plan, dataset)
     finished = time.perf_counter()
@@ -83,7 +85,7 @@ def _answers(model: CrumbClassifier | CrumbRegressor, queries: Any, plan: Plan, 
 
 
 def cluster_mmd2(plan: Plan, pool: np.ndarray, points: np.ndarray) -> list[float] | None:
-    """Exact MMD² between the queries of each cluster and its context, whatever chose it; None where that would take long."""
+    """Exact MMD² between the queries of each cluster and its context, whatever chose it; None where it would take long."""
     import torch
 
     members = [np.flatnonzero(plan.labels == cluster) for cluster in range(plan.n_clusters)]

@@ -34,8 +34,10 @@ def split(run: Run, dataset: Dataset) -> Split:
 def random_split(run: Run, rows: int) -> Split:
     """A fifth is set aside. Smaller pools and fewer queries are parts of the larger ones of the same seed."""
     room = Room(rows, rows)
-    if run.N is None or run.T is None or run.N > room.pool() or run.T > room.held_out:
-        raise InvalidInput(f"The table {run.dataset} has changed: {rows} rows are too few for the run that was planned.")
+    if room.pool() < (run.N or 0) or room.held_out < (run.T or 0):
+        raise InvalidInput(
+            f"The table {run.dataset} has changed: {rows} rows are too few for the run that was planned."
+        )
     order = _rng(run, "split").permutation(rows)
     return Split(order[room.held_out :][: run.N], order[: room.held_out][: run.T])
 
@@ -43,20 +45,23 @@ def random_split(run: Run, rows: int) -> Split:
 def drift_sizes(room: Room) -> tuple[int, int]:
     """N and T under drift: known before the table is read, and the same for every window."""
     half = _drift_rows(room) // 2
-    return half - half // BLOCK - 1, min(room.queries, max(1, half // BLOCK - 2))  # a window may cut a block at each end
+    return half - half // BLOCK - 1, min(
+        room.queries, max(1, half // BLOCK - 2)
+    )  # a window may cut a block at each end
 
 
 def drift_split(run: Run, X: pd.DataFrame) -> Split:
     """The pool below the median of PC1, whatever τ is; queries from the window [τ/2, 0.5 + τ/2] of the rows set aside.
 
-    Of every five neighbours along PC1 one, drawn at random, is set aside. So the pool is fixed for a seed, each window has as
-    many rows to draw queries from, and at τ = 0, where the windows of pool and queries coincide, they share no row.
+    Of every five neighbours along PC1 one, drawn at random, is set aside. So the pool is fixed for a seed, each window
+    has as many rows to draw queries from, and at τ = 0, where the windows of pool and queries coincide, they share no
+    row.
     """
     assert run.tau is not None
     order, q, aside = set_aside(run, X)
     pool = order[(q < 0.5) & ~aside]
     window = order[(q >= run.tau / 2) & (q <= 0.5 + run.tau / 2) & aside]
-    if run.N is None or run.T is None or run.N > len(pool) or run.T > len(window):
+    if len(pool) < (run.N or 0) or len(window) < (run.T or 0):
         raise InvalidInput(f"The table {run.dataset} has too few rows for windows along its first component.")
     rng = _rng(run, "drift")
     return Split(rng.permutation(pool)[: run.N], rng.permutation(window)[: run.T])

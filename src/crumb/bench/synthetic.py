@@ -1,7 +1,7 @@
 """A few made tables, for tests and for a first try without any data.
 
-In most of them what a row means depends on the group that it belongs to, so that a context from the right region is worth
-more than a random one. The same name and size give the same table on every machine.
+In most of them what a row means depends on the group that it belongs to, so that a context from the right region is
+worth more than a random one. The same name and size give the same table on every machine.
 """
 
 from __future__ import annotations
