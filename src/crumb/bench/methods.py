@@ -16,7 +16,7 @@ from crumb.settings import paper_configuration
 
 EXACT = {"kernel": "exact", "herd_batch": 1}
 # The paper's factorial: {no clustering, clustering} × {uniform context, MMD context}.
-CASES = {
+CASES: dict[str, dict[str, Any]] = {
     "case A": {"strategy": "uniform", "n_clusters": 1},  # one random context for all: the baseline
     "case B": {"strategy": "uniform"},  # a random context for each cluster
     "case C": {"strategy": "mmd", "n_clusters": 1},  # one context matched to all queries

@@ -15,6 +15,7 @@ from crumb.bench.protocol import Run
 from crumb.bench.split import split
 from crumb.errors import BackendUnavailable, CrumbError, DatasetMissing, WeightsMissing
 from crumb.estimator import CrumbClassifier, CrumbRegressor
+from crumb.infer import distinct_passes
 from crumb.kernel import Rbf
 from crumb.plan import Plan
 
@@ -63,17 +64,18 @@ def _execute(run: Run, dataset: Dataset, device: str, n_jobs: int | None) -> dic
     finished = time.perf_counter()
     mmd2 = cluster_mmd2(plan, model._points, points)
     asked = np.bincount(plan.labels, minlength=plan.n_clusters)
-    return outcome(
-        "ok",
+    found: dict[str, Any] = {
         **scores(run.task, truth, answers),
-        plan_seconds=round(planned - started, 6),
-        pass_seconds=round(finished - planned, 6),
-        seconds=round(finished - started, 6),
-        context_mean=float(plan.sizes.mean()),
-        contexts=plan.n_clusters,
-        mmd2=None if mmd2 is None else float(np.average(mmd2, weights=asked)),
-        **(_by_cluster(run.task, truth, answers, plan, mmd2) if run.protocol in CLUSTER_PROTOCOLS else {}),
-    )
+        "plan_seconds": round(planned - started, 6),
+        "pass_seconds": round(finished - planned, 6),
+        "seconds": round(finished - started, 6),
+        "context_mean": float(plan.sizes.mean()),
+        "contexts": len(distinct_passes(plan.contexts, plan.labels)),
+        "mmd2": None if mmd2 is None else float(f"{np.average(mmd2, weights=asked):.6g}"),
+    }
+    if run.protocol in CLUSTER_PROTOCOLS:
+        found |= _by_cluster(run.task, truth, answers, plan, mmd2)
+    return outcome("ok", None, **found)
 
 
 def _answers(model: CrumbClassifier | CrumbRegressor, queries: Any, plan: Plan, dataset: Dataset) -> np.ndarray:
@@ -85,7 +87,7 @@ def _answers(model: CrumbClassifier | CrumbRegressor, queries: Any, plan: Plan, 
 
 
 def cluster_mmd2(plan: Plan, pool: np.ndarray, points: np.ndarray) -> list[float] | None:
-    """Exact MMD² between the queries of each cluster and its context, whatever chose it; None where it would take long."""
+    """Exact MMD² between the queries of each cluster and its context, whatever chose it; None where it takes long."""
     import torch
 
     members = [np.flatnonzero(plan.labels == cluster) for cluster in range(plan.n_clusters)]

@@ -168,11 +168,9 @@ def _get_ready(runs: list[Run], sources: list[Source]) -> None:
     from crumb.pfn.weights import CARDS, fetch
 
     asked = {(one.model, one.task) for one in runs}
-    missing = []
-    for card in CARDS:
-        if (card.name, card.task) in asked and not _here(partial(fetch, card)):
-            missing.append((card.name, card.task))
-    if set(missing) == asked:
+    cards = [card for card in CARDS if (card.name, card.task) in asked]
+    missing = {(card.name, card.task) for card in cards if not _here(partial(fetch, card))}
+    if missing == asked:
         raise WeightsMissing(
             f"None of the models is on this machine ({', '.join(sorted({model for model, _ in asked}))}): "
             "`crumb models` shows where they would be; --models embedded needs nothing."
