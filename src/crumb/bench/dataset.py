@@ -62,7 +62,7 @@ def with_target(name: str, task: str, table: pd.DataFrame, target: str, origin: 
     y = table[target]
     there = y.notna().to_numpy()
     if task == "regression":
-        there &= np.isfinite(pd.to_numeric(y, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
+        there = there & np.isfinite(pd.to_numeric(y, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan))
     if not there.any():
         raise InvalidInput(f"The table {name} has no row with a target.")
     X = table.drop(columns=target)[there].reset_index(drop=True)

@@ -13,6 +13,7 @@ from crumb.bench.methods import estimator_settings
 from crumb.bench.metrics import SCORES, right, scores
 from crumb.bench.protocol import Run
 from crumb.bench.split import split
+from crumb.clustering import cluster, value_order
 from crumb.errors import BackendUnavailable, CrumbError, DatasetMissing, WeightsMissing
 from crumb.estimator import CrumbClassifier, CrumbRegressor
 from crumb.infer import distinct_passes
@@ -62,8 +63,8 @@ def _execute(run: Run, dataset: Dataset, device: str, n_jobs: int | None) -> dic
     planned = time.perf_counter()
     answers = _answers(model, queries, plan, dataset)
     finished = time.perf_counter()
-    mmd2 = cluster_mmd2(plan, model._points, points)
-    asked = np.bincount(plan.labels, minlength=plan.n_clusters)
+    groups = query_groups(points, run)
+    mmd2 = group_mmd2(plan, model._points, points, groups)
     found: dict[str, Any] = {
         **scores(run.task, truth, answers),
         "plan_seconds": round(planned - started, 6),
@@ -71,10 +72,10 @@ def _execute(run: Run, dataset: Dataset, device: str, n_jobs: int | None) -> dic
         "seconds": round(finished - started, 6),
         "context_mean": float(plan.sizes.mean()),
         "contexts": len(distinct_passes(plan.contexts, plan.labels)),
-        "mmd2": None if mmd2 is None else float(f"{np.average(mmd2, weights=asked):.6g}"),
+        "mmd2": None if mmd2 is None else float(f"{np.average(mmd2, weights=np.bincount(groups)):.6g}"),
     }
     if run.protocol in CLUSTER_PROTOCOLS:
-        found |= _by_cluster(run.task, truth, answers, plan, mmd2)
+        found |= _by_cluster(right(run.task, truth, answers), groups, mmd2)
     return outcome("ok", None, **found)
 
 
@@ -86,27 +87,42 @@ def _answers(model: CrumbClassifier | CrumbRegressor, queries: Any, plan: Plan, 
     return proba
 
 
-def cluster_mmd2(plan: Plan, pool: np.ndarray, points: np.ndarray) -> list[float] | None:
-    """Exact MMD² between the queries of each cluster and its context, whatever chose it; None where it takes long."""
+def query_groups(points: np.ndarray, run: Run) -> np.ndarray:
+    """The clusters that CRUMB makes of the queries. Every method is measured on them: MMD² to another set of queries
+    would be another quantity."""
+    order = value_order(points)  # as planning does it, so that CRUMB's own clusters come out
+    groups = np.empty(len(points), dtype=np.int64)
+    groups[order] = cluster(points[order], min(run.K or 1, len(points)), run.seed)[0]
+    return groups
+
+
+def group_mmd2(plan: Plan, pool: np.ndarray, points: np.ndarray, groups: np.ndarray) -> list[float] | None:
+    """Exact MMD² between each group of queries and the contexts that its queries get, whatever chose these.
+
+    A group whose queries get several contexts counts each by its queries. None where it would take long.
+    """
+    pairs, counts = np.unique(np.column_stack([groups, plan.labels]), axis=0, return_counts=True)
+    sizes = np.bincount(groups)
+    if sum(int(sizes[group] + len(plan.contexts[context])) ** 2 for group, context in pairs) > MMD_VALUES:
+        return None
+    kernel, found = Rbf(plan.settings["bandwidth"]), np.zeros(len(sizes))
+    for (group, context), count in zip(pairs, counts, strict=True):
+        distance = kernel.mmd2(_tensor(pool[plan.contexts[context]]), _tensor(points[groups == group]))
+        found[group] += distance * count / sizes[group]
+    return found.tolist()
+
+
+def _tensor(rows: np.ndarray) -> Any:
     import torch
 
-    members = [np.flatnonzero(plan.labels == cluster) for cluster in range(plan.n_clusters)]
-    if sum((len(context) + len(m)) ** 2 for context, m in zip(plan.contexts, members, strict=True)) > MMD_VALUES:
-        return None
-    kernel = Rbf(plan.settings["bandwidth"])
-    tensor = lambda rows: torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float64))  # noqa: E731
-    pairs = zip(plan.contexts, members, strict=True)
-    return [kernel.mmd2(tensor(pool[context]), tensor(points[m])) for context, m in pairs]
+    return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float64))
 
 
-def _by_cluster(
-    task: str, truth: np.ndarray, answers: np.ndarray, plan: Plan, mmd2: list[float] | None
-) -> dict[str, list[float] | None]:
-    """Lists over the clusters. Methods that cluster alike list the same clusters in the same order."""
-    each = right(task, truth, answers)
-    clusters = range(plan.n_clusters)
+def _by_cluster(each: np.ndarray, groups: np.ndarray, mmd2: list[float] | None) -> dict[str, list[float] | None]:
+    """Lists over the groups, the same for every method: how well their queries were answered, and MMD²."""
+    numbers = range(int(groups.max()) + 1)
     return {
-        "cluster_queries": [int((plan.labels == cluster).sum()) for cluster in clusters],
-        "cluster_score": [round(float(each[plan.labels == cluster].mean()), 6) for cluster in clusters],
+        "cluster_queries": [int((groups == group).sum()) for group in numbers],
+        "cluster_score": [round(float(each[groups == group].mean()), 6) for group in numbers],
         "cluster_mmd2": None if mmd2 is None else [float(f"{value:.4g}") for value in mmd2],
     }
