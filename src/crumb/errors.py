@@ -28,3 +28,10 @@ class PlanMismatch(CrumbError, ValueError):
 
 class BackendUnavailable(CrumbError, ImportError):
     """A model whose package is not installed."""
+
+
+class DatasetMissing(CrumbError, FileNotFoundError):
+    """A benchmark table that is not on this machine and could not be fetched."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
