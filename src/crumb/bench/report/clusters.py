@@ -96,8 +96,9 @@ def _panel(rows: pd.DataFrame, varied: str, name: str, model: str) -> Panel | No
         sem = np.nan_to_num(points["sem"].to_numpy(float))
         axes.errorbar(points["seconds"], points["mean"], yerr=sem, color=colour, marker="o", capsize=2.5)
         for value, point in points.iterrows():
-            at = (point["seconds"], point["mean"])
-            axes.annotate(f"{name} = {value:g}", at, (5, -11), textcoords="offset points", fontsize=8.5)
+            above = (point["seconds"], point["mean"] + np.nan_to_num(point["sem"]))
+            shown = f"{name} = {value:g}"
+            axes.annotate(shown, above, (0, 5), textcoords="offset points", ha="center", fontsize=8.5)
         axes.margins(x=0.14, y=0.12)
         axes.set(xlabel="selection time, s", ylabel="normalised score")
 

@@ -100,12 +100,11 @@ def left_out(scores: pd.DataFrame) -> list[Block]:
     incomplete = len(scores) - len(statistics.complete(kept))
     notes = []
     if incomplete:
-        notes.append(
-            f"{words.counted(incomplete, 'group')} of {len(scores):,} lack a method that was compared and are left out"
-        )
+        notes.append(f"left out: {incomplete:,} of {words.counted(len(scores), 'group')}, which lack a compared method")
     if absent:
-        notes.append(f"{words.listing(absent)} ended well in fewer than half of the groups and is not ranked")
-    return [Text("; ".join(notes) + ".")] if notes else []
+        notes.append(f"not ranked, as fewer than half of the groups have it: {words.listing(absent)}")
+    said = "; ".join(notes)
+    return [Text(f"{said[0].upper()}{said[1:]}.")] if notes else []
 
 
 def rank_table(

@@ -26,8 +26,8 @@ def section(rows: pd.DataFrame) -> Section:
     blocks: list[Block] = []
     for question, answers in questions.items():
         if answers:
-            blocks += [Heading(question), Text(answers[0])]
-            blocks += [Bullets(answers[1:])] if len(answers) > 1 else []
+            blocks.append(Heading(question))
+            blocks += [Text(answers[0])] if len(answers) == 1 else [Bullets(answers)]
     return Section("learned", TITLE, blocks or [Text("These rows answer none of the questions.")])
 
 
@@ -71,12 +71,10 @@ def losses(rows: pd.DataFrame) -> list[str]:
     if leads.empty:
         return []
     lost = leads[leads["lead"] < 0]
-    answers = [f"On **{len(lost)} of {len(leads)}**, in the mean over seeds."]
-    if len(lost):
-        named = [f"{words.code(name)} ({_lead(line)})" for name, line in lost.iterrows()]
-        answers.append(f"{words.listing(named)}.")
-        answers += _in_common(rows, leads)
-    return answers
+    if lost.empty:
+        return [f"On **none of {len(leads)}**, in the mean over seeds."]
+    named = words.listing([f"{words.code(name)} ({_lead(line)})" for name, line in lost.iterrows()])
+    return [f"On **{len(lost)} of {len(leads)}**, in the mean over seeds: {named}.", *_in_common(rows, leads)]
 
 
 def _lead(line: pd.Series) -> str:
@@ -225,9 +223,7 @@ def time(rows: pd.DataFrame) -> list[str]:
             if means.loc[method, "seconds"] > 0
         ]
         answers.append(f"Mean run in {words.code(protocol)}: {', '.join(shares)}.")
-    if len(answers) < 2:
-        return answers
-    return ["Selection is the share of the time that is not spent in the network.", *answers]
+    return answers
 
 
 def challengers(rows: pd.DataFrame) -> list[str]:
@@ -241,6 +237,4 @@ def challengers(rows: pd.DataFrame) -> list[str]:
             f"{one.groups} data sets, {words.fixed(main.mean_lead(rows, one.method), 2, True)} accuracy points in the "
             f"mean; p = {words.p_value(one.p)}, adjusted {words.p_value(one.p_adjusted)}."
         )
-    if not answers:
-        return []
-    return [f"{words.counted(len(answers), 'other way', 'other ways')} ran beside CRUMB in `main`:", *answers]
+    return answers

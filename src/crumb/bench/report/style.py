@@ -32,10 +32,13 @@ nav a:hover{color:var(--ink);text-decoration:underline}
 .scroll{overflow-x:auto;margin:1.1rem 0}
 table{border-collapse:collapse;font-size:.9rem;line-height:1.35;font-variant-numeric:tabular-nums lining-nums}
 caption{text-align:left;color:var(--muted);padding:0 0 .45rem;font-size:.88rem}
-th,td{padding:.32rem .7rem;text-align:left;vertical-align:baseline;border-bottom:1px solid var(--grid)}
+th,td{padding:.32rem .6rem;text-align:left;vertical-align:baseline;border-bottom:1px solid var(--grid)}
 thead th{border-bottom:1.5px solid var(--muted);font-weight:600;vertical-align:bottom}
 tbody th{font-weight:400}
 .num{text-align:right;white-space:nowrap}
+thead th.num{white-space:normal}
+tbody th{white-space:nowrap}
+tbody th code{overflow-wrap:normal}
 .from-paper{color:var(--muted);background:var(--tint)}
 td strong,th strong{font-weight:700}
 details{margin:1.1rem 0}

@@ -59,7 +59,7 @@ def whole(value: float | None) -> str:
 
 
 def percent(value: float, digits: int = 0, sign: bool = False) -> str:
-    return NOTHING if not math.isfinite(value) else f"{fixed(100 * value, digits, sign)} %"
+    return NOTHING if not math.isfinite(value) else f"{fixed(100 * value, digits, sign)}\N{NO-BREAK SPACE}%"
 
 
 def short(value: float) -> str:
