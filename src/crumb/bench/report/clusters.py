@@ -97,7 +97,7 @@ def _panel(rows: pd.DataFrame, varied: str, name: str, model: str) -> Panel | No
         axes.errorbar(points["seconds"], points["mean"], yerr=sem, color=colour, marker="o", capsize=2.5)
         for value, point in points.iterrows():
             above = (point["seconds"], point["mean"] + np.nan_to_num(point["sem"]))
-            shown = f"{name} = {value:g}"
+            shown = f"K = {value:g}" if varied == "K" else f"{value:g} N"
             axes.annotate(shown, above, (0, 5), textcoords="offset points", ha="center", fontsize=8.5)
         axes.margins(x=0.14, y=0.12)
         axes.set(xlabel="selection time, s", ylabel="normalised score")

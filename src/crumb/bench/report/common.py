@@ -36,7 +36,11 @@ def _scope(rows: pd.DataFrame, protocol: str) -> Table:
         ("Pool rows N", words.span(tried["N"]), scope.pool),
         ("Queries T", words.span(tried["T"]), scope.queries),
         ("Budget n", _budget(tried), scope.budget),
-        ("Clusters K", words.span(tried.loc[tried["method"].isin([CRUMB, "case D"]), "K"]), scope.clusters),
+        (
+            "Clusters K",
+            words.span(tried.loc[tried["method"].isin([CRUMB, "case D"]) | tried["B"].notna(), "K"]),
+            scope.clusters,
+        ),
         ("Device", _names(tried["device"]), "A100 80 GB, 64 CPU cores"),
     ]
     return Table(
@@ -122,11 +126,11 @@ def rank_table(
     columns = [Column("Method", number=False), Column("mean rank")]
     if published:
         columns.append(Column("paper", paper=True))
-    columns += [Column("wins"), Column("won / tied / lost by " + palette.label(reference).split(" (")[0])]
+    columns += [Column("wins"), Column("won / tied / lost by " + palette.label(reference).split(":")[0])]
     columns.append(Column("p adj."))
     if published:
         columns.append(Column("paper p adj.", paper=True))
-    columns.append(Column("p adj. over data sets"))
+    columns.append(Column("p adj., data sets"))
     ranked = mark_best(
         list(summary["mean"]),
         [words.plus_minus(line["mean"], line["sem"]) for _, line in summary.iterrows()],

@@ -123,7 +123,7 @@ def _growth_table(rows: pd.DataFrame) -> Table:
         Column("passes ~ N^"),
         Column("paper passes", number=False, paper=True),
         Column("all ~ T^"),
-        Column("number of passes"),
+        Column("passes"),
         Column("paper number", number=False, paper=True),
     ]
     caption = f"Measured exponents of growth (from the {TAIL} largest sizes), beside Table 5"

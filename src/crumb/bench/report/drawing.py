@@ -83,11 +83,7 @@ def inline(svg: str, name: str, title: str, alt: str, width: float) -> str:
     svg = svg.replace("xlink:href", "href")
     # Only what is referred to needs an id, and ids of two figures must not meet on one page.
     wanted = set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
-    svg = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in wanted else "", svg)
-    svg = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", svg)
-    svg = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), svg)
-    svg = re.sub(r"font: ((?:\w+ )*)([\d.]+)px [^;\"]+", _font, svg)
-    svg = re.sub(r"#[0-9a-f]{6}\b", lambda m: palette.css_colour(m[0]), svg)
+    svg = re.sub(r"<[^>]+>", lambda tag: _tag(tag[0], name, wanted), svg)  # tags only: text stays as it is
     box = re.search(r'viewBox="[^"]+"', svg)
     body = svg[svg.index(">") + 1 :]
     heading = f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-desc">{html.escape(alt)}</desc>'
@@ -96,6 +92,14 @@ def inline(svg: str, name: str, title: str, alt: str, width: float) -> str:
         f'style="max-width:{width * 120:.0f}px">'
     )
     return re.sub(r"\n\s*", "\n", opening + heading + body).strip()
+
+
+def _tag(tag: str, name: str, wanted: set[str]) -> str:
+    tag = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in wanted else "", tag)
+    tag = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", tag)
+    tag = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), tag)
+    tag = re.sub(r"font: ((?:\w+ )*)([\d.]+)px [^;\"]+", _font, tag)
+    return re.sub(r"#[0-9a-f]{6}\b", lambda m: palette.css_colour(m[0]), tag)
 
 
 def _font(match: re.Match[str]) -> str:
@@ -137,6 +141,7 @@ def horizontal_bars(
     for position, value, end in zip(at, values, ends, strict=True):
         axes.text(end + room, position, words.fixed(value, 2), va="center", fontsize=8.5)
     axes.set_yticks(at, names)
+    axes.set_ylim(-0.6, len(names) - 0.4)
     axes.set_xlim(right=float(np.nanmax(ends)) * 1.14)
     axes.set_xlabel(label)
     axes.grid(visible=False, axis="y")

@@ -72,10 +72,12 @@ def _table(found: dict[str, pd.DataFrame]) -> Table:
             p = words.p_value(statistics.wilcoxon(leads))
             median = words.fixed(float(leads.median()), 2, sign=True)
             lines.append([kernel, METRICS[metric], palette.label(rival), model, mean, median, counts, p])
-    names = ("mean advantage", "median", "sets won / tied / lost", "p over data sets")
+    names = ("mean advantage", "median", "won / tied / lost", "p")
     texts = ("Kernel", "Metric", "Against", "Model")
     columns = [*(Column(name, number=False) for name in texts), *map(Column, names)]
-    return Table("Advantage of herding, mean ± SEM over data sets", columns, lines)
+    return Table(
+        "Advantage of herding, mean ± SEM over data sets; sets won, tied and lost; Wilcoxon's p", columns, lines
+    )
 
 
 def _figure(kernel: str, frame: pd.DataFrame) -> Figure:
