@@ -96,6 +96,7 @@ def break_even_sentences(rows: pd.DataFrame) -> list[str]:
 
 def _growth_table(rows: pd.DataFrame) -> Table:
     lines: list[list[Cell | str]] = []
+    several = rows.groupby(["model", "device"], dropna=False).ngroups > 1
     for (model, device), part in rows.groupby(["model", "device"], dropna=False):
         over_n, over_t = sweep(part, "N"), sweep(part, "T")
         for method in palette.in_order(part["method"].unique()):
@@ -104,8 +105,7 @@ def _growth_table(rows: pd.DataFrame) -> Table:
             passes = ours_n["contexts"].dropna()
             lines.append(
                 [
-                    palette.label(method),
-                    f"{model}, {device or 'device not said'}",
+                    palette.label(method) + (f", {model}, {device or 'device not said'}" if several else ""),
                     words.fixed(growth(ours_n, "N", "plan_seconds"), 2),
                     theirs[0],
                     words.fixed(growth(ours_n, "N", "pass_seconds"), 2),
@@ -117,22 +117,21 @@ def _growth_table(rows: pd.DataFrame) -> Table:
             )
     columns = [
         Column("Method", number=False),
-        Column("Model, device", number=False),
-        Column("selection ~ N^"),
-        Column("paper selection", number=False, paper=True),
-        Column("passes ~ N^"),
-        Column("paper passes", number=False, paper=True),
-        Column("all ~ T^"),
-        Column("passes"),
-        Column("paper number", number=False, paper=True),
+        Column("selection, power of N"),
+        Column("paper", number=False, paper=True),
+        Column("passes, power of N"),
+        Column("paper", number=False, paper=True),
+        Column("all, power of T"),
+        Column("number of passes"),
+        Column("paper", number=False, paper=True),
     ]
-    caption = f"Measured exponents of growth (from the {TAIL} largest sizes), beside Table 5"
+    caption = f"How time grows: a in time ~ N^a, from the {TAIL} largest sizes, beside Table 5"
     return Table(caption, columns, lines)
 
 
 def _figure(rows: pd.DataFrame, varied: str) -> list[Block]:
     panels = []
-    several = len(rows.groupby(["model", "device"], dropna=False)) > 1
+    several = rows.groupby(["model", "device"], dropna=False).ngroups > 1
     methods: set[str] = set()
     for (model, device), part in rows.groupby(["model", "device"], dropna=False):
         part = sweep(part, varied)

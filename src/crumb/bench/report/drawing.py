@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 import io
 import re
+import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -78,28 +79,32 @@ def panel(
 def inline(svg: str, name: str, title: str, alt: str, width: float) -> str:
     """What matplotlib wrote, as a part of a page: ids of its own, no outside names, the page's colours and font."""
     svg = svg[svg.index("<svg") :]
-    for unwanted in (r"<metadata>.*?</metadata>", r"<style[^>]*>.*?</style>", r"<!--.*?-->"):
+    for unwanted in (r"<metadata>.*?</metadata>", r"<style[^>]*>.*?</style>", r"<!--.*?-->", r"<defs>\s*</defs>"):
         svg = re.sub(unwanted, "", svg, flags=re.DOTALL)
     svg = svg.replace("xlink:href", "href")
-    # Only what is referred to needs an id, and ids of two figures must not meet on one page.
     wanted = set(re.findall(r'(?:href="#|url\(#)([^")]+)', svg))
-    svg = re.sub(r"<[^>]+>", lambda tag: _tag(tag[0], name, wanted), svg)  # tags only: text stays as it is
+    prefix = f"{zlib.crc32(name.encode()):x}"
+    svg = re.sub(r"<[^>]+>", lambda tag: _tag(tag[0], prefix, wanted), svg)  # tags only: text stays as it is
     box = re.search(r'viewBox="[^"]+"', svg)
-    body = svg[svg.index(">") + 1 :]
+    body = re.sub(r">\s+<", "><", svg[svg.index(">") + 1 :]).strip()
     heading = f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-desc">{html.escape(alt)}</desc>'
     opening = (
         f'<svg class="plot" role="img" aria-labelledby="{name}-title {name}-desc" {box[0] if box else ""} '
         f'style="max-width:{width * 120:.0f}px">'
     )
-    return re.sub(r"\n\s*", "\n", opening + heading + body).strip()
+    return opening + heading + body
 
 
-def _tag(tag: str, name: str, wanted: set[str]) -> str:
-    tag = re.sub(r' id="([^"]+)"', lambda m: f' id="{name}-{m[1]}"' if m[1] in wanted else "", tag)
-    tag = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", tag)
+def _tag(tag: str, prefix: str, wanted: set[str]) -> str:
+    # Only what is referred to needs an id, and ids of two figures must not meet on one page.
+    tag = re.sub(r' id="([^"]+)"', lambda m: f' id="{prefix}{m[1]}"' if m[1] in wanted else "", tag)
+    tag = re.sub(r'(href="#|url\(#)', rf"\g<1>{prefix}", tag)
     tag = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), tag)
-    tag = re.sub(r"font: ((?:\w+ )*)([\d.]+)px [^;\"]+", _font, tag)
-    return re.sub(r"#[0-9a-f]{6}\b", lambda m: palette.css_colour(m[0]), tag)
+    tag = re.sub(r"font: ((?:\w+ )*)([\d.]+)px [^;\"]+", _font, tag)  # how some releases of matplotlib write it
+    tag = re.sub(r"font-family: [^;\"]+;? ?", "", tag)
+    tag = re.sub(r' transform="rotate\(-?0 [^"]+"', "", tag)
+    tag = re.sub(r"#[0-9a-f]{6}\b", lambda m: palette.css_colour(m[0]), tag)
+    return re.sub(r"\s*\n\s*", " ", tag).replace(' "', '"').replace("; ", ";").replace(": ", ":")
 
 
 def _font(match: re.Match[str]) -> str:

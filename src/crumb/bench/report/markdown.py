@@ -28,7 +28,10 @@ def _block(block: Block) -> str:
 
 
 def _table(table: Table) -> str:
-    head = [f"{column.name} (paper)" if column.paper else column.name for column in table.columns]
+    head = [
+        f"{column.name} (paper)" if column.paper and "paper" not in column.name else column.name
+        for column in table.columns
+    ]
     rule = ["---:" if column.number else "---" for column in table.columns]
     lines = [[_cell(cell) for cell in row] for row in table.rows]
     body = "\n".join(f"| {' | '.join(line)} |" for line in [[_cell(name) for name in head], rule, *lines])

@@ -84,14 +84,14 @@ def _block(block: Block) -> str:
 def _table(table: Table) -> str:
     head = "".join(f'<th scope="col"{_classes(column)}>{marked(column.name)}</th>' for column in table.columns)
     body = "\n".join(_row(table.columns, row) for row in table.rows)
-    # A region that can be scrolled must be reachable by keyboard, and needs a name then.
-    markup = (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(_unmarked(table.caption))}">'
-        f"<table><caption>{marked(table.caption)}</caption><thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table></div>"
-    )
+    label = escape(_unmarked(table.caption))
+    # A region that can be scrolled must be reachable by keyboard, and needs a name then. The caption stands outside:
+    # inside it would be as wide as the table and scroll away.
+    content = f"<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody>"
+    region = f'<div class="scroll" role="region" tabindex="0" aria-label="{label}"><table>{content}</table></div>'
     if not table.long:
-        return markup
-    return f"<details><summary>{marked(table.caption)} ({len(table.rows):,} lines)</summary>{markup}</details>"
+        return f'<p class="caption">{marked(table.caption)}</p>{region}'
+    return f"<details><summary>{marked(table.caption)} ({len(table.rows):,} lines)</summary>{region}</details>"
 
 
 def _row(columns: Sequence[Column], row: Sequence[Cell | str]) -> str:

@@ -69,4 +69,4 @@ def variables() -> dict[str, tuple[str, str, str]]:
 def css_colour(colour: str) -> str:
     """The colour as the page should write it: a variable where the palette has one."""
     known = variables().get(colour.lower())
-    return f"var(--{known[0]}, {known[1]})" if known else colour
+    return f"var(--{known[0]})" if known else colour

@@ -31,13 +31,15 @@ nav a:hover{color:var(--ink);text-decoration:underline}
 .answers h3{margin-top:1.8rem}
 .scroll{overflow-x:auto;margin:1.1rem 0}
 table{border-collapse:collapse;font-size:.9rem;line-height:1.35;font-variant-numeric:tabular-nums lining-nums}
-caption{text-align:left;color:var(--muted);padding:0 0 .45rem;font-size:.88rem}
+.caption{color:var(--muted);font-size:.88rem;margin:1.3rem 0 .35rem}
+.caption+.scroll{margin-top:0}
 th,td{padding:.32rem .6rem;text-align:left;vertical-align:baseline;border-bottom:1px solid var(--grid)}
 thead th{border-bottom:1.5px solid var(--muted);font-weight:600;vertical-align:bottom}
 tbody th{font-weight:400}
 .num{text-align:right;white-space:nowrap}
 thead th.num{white-space:normal}
 tbody th{white-space:nowrap}
+tbody th,thead th:first-child{position:sticky;left:0;background:var(--paper)}
 tbody th code{overflow-wrap:normal}
 .from-paper{color:var(--muted);background:var(--tint)}
 td strong,th strong{font-weight:700}
@@ -76,7 +78,7 @@ footer{color:var(--muted);font-size:.88rem;border-top:1px solid var(--grid);marg
  .scroll{overflow:visible}
  table{font-size:8pt;break-inside:auto}
  tr,figure,.panels svg{break-inside:avoid}
- h2,h3,caption{break-after:avoid}
+ h2,h3,.caption{break-after:avoid}
  details::details-content{display:block;content-visibility:visible;height:auto}
  .panels{grid-template-columns:1fr 1fr}
  *{-webkit-print-color-adjust:exact;print-color-adjust:exact}

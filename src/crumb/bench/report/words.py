@@ -12,7 +12,8 @@ RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def fixed(value: float | None, digits: int = 3, sign: bool = False) -> str:
     if value is None or not math.isfinite(value):
         return NOTHING
-    text = f"{value:+,.{digits}f}" if sign else f"{value:,.{digits}f}"
+    value = round(value, digits) + 0.0  # without the minus of −0.00
+    text = f"{value:+,.{digits}f}" if sign and value else f"{value:,.{digits}f}"
     return text.replace("-", "−")
 
 
