@@ -20,7 +20,7 @@ HIGHER_IS_BETTER = {"accuracy": True, "auc": True, "log_loss": False, "rmse": Fa
 STATUSES = ("ok", "timeout", "error", "missing")
 GROUP = ("dataset", "task", "model", "seed", "N", "T")
 # What a protocol varies besides. Not K, and n only where it is swept: methods to be compared have their own, or none.
-ALSO_IN_GROUP = {"consistency": ("p",), "drift": ("tau",), "factorial": ("n",), "clusters": ("n",)}
+ALSO_IN_GROUP = {"consistency": ("p",), "drift": ("tau",), "factorial": ("n",)}
 DIGITS = 12  # scores closer than that are ties, not differences of rounding
 COMPARABLE = 0.5  # a method with fewer of the groups than this would make most groups incomplete
 

@@ -28,7 +28,9 @@ def section(rows: pd.DataFrame) -> Section:
         ),
         *what_was_run(rows, PROTOCOL),
     ]
-    swept = with_share(statistics.ok_rows(rows))
+    swept = with_share(statistics.ok_rows(rows)).dropna(subset=["K", "share"])
+    if (swept["method"] == "crumb").any():  # other methods were added by hand; the curve is CRUMB's
+        swept = swept[swept["method"] == "crumb"]
     if swept.empty:
         return Section(PROTOCOL, TITLE, [*blocks, Text("No run ended well: there is nothing to draw.")])
     for varied, part in (("K", sweep_of_clusters(swept)), ("share", sweep_of_budget(swept))):
@@ -66,6 +68,8 @@ def normalised(rows: pd.DataFrame, varied: str) -> pd.DataFrame:
 def curve(rows: pd.DataFrame, varied: str) -> pd.DataFrame:
     """One line a setting: the mean over data sets of each seed, then mean ± SEM over seeds; and the selection time."""
     by_seed = normalised(rows, varied).groupby([varied, "seed"])["score"].mean()
+    if by_seed.empty:
+        return pd.DataFrame(columns=["mean", "sem", "seconds"], dtype=float)
     frame = pd.DataFrame({value: vars(statistics.summarise(part)) for value, part in by_seed.groupby(level=0)}).T
     frame["seconds"] = rows.groupby(varied)["plan_seconds"].mean()
     return frame

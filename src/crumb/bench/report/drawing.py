@@ -166,7 +166,9 @@ def heat_map(
     for i, j in np.ndindex(values.shape):
         share = float(scale(values[i, j])) if np.isfinite(values[i, j]) else 0.0
         # The two ends of the scale are cut: pure white and near-black vanish on one page or the other.
-        cell(axes, i, j, shades(0.08 + 0.8 * share), texts[i][j], "#ffffff" if share > 0.55 else "#15181c")
+        colour = shades(0.08 + 0.8 * share)
+        light = 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2]
+        cell(axes, i, j, colour, texts[i][j], "#15181c" if light > 0.5 else "#ffffff")
     frame_cells(axes, rows, columns)
 
 

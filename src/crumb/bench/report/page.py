@@ -60,9 +60,11 @@ def to_html(title: str, facts: Sequence[str], sections: Sequence[Section], foote
 
 
 def marked(text: str) -> str:
-    """Escaped text, with its two marks as elements."""
-    safe = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
-    return re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", safe)
+    """Escaped text, with its two marks as elements; inside code a star is a star."""
+    pieces = re.split(r"`([^`]+)`", escape(text))
+    pieces[::2] = [re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", piece) for piece in pieces[::2]]
+    pieces[1::2] = [f"<code>{piece}</code>" for piece in pieces[1::2]]
+    return "".join(pieces)
 
 
 def _section(section: Section) -> str:

@@ -262,7 +262,11 @@ def _share_panel(gaps: pd.DataFrame, names: list[str]) -> Panel:
         for limit, alpha in zip(sorted(WITHIN, reverse=True), (0.25, 0.5, 1.0), strict=True):
             axes.barh(at, 100 * np.array(shares[limit]), color=palette.look("crumb").light, alpha=alpha, height=0.7)
         axes.set_yticks(at, [_label(name) for name in names])
-        axes.set(xlabel="% of runs within ±1 (dark), ±2, ±5 % (light)", xlim=(0, 100), ylim=(-0.6, len(names) - 0.4))
+        axes.set(
+            xlabel="% of runs within ±1 % (full colour), ±2 %, ±5 % (pale)",
+            xlim=(0, 100),
+            ylim=(-0.6, len(names) - 0.4),
+        )
         axes.grid(visible=False, axis="y")
 
     alt = "Share within 1 %: " + ", ".join(
