@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+
+from crumb.bench.report.blocks import Table, text_of
+from crumb.bench.report.results import as_frame
 
 Row = dict[str, Any]
 STRENGTH = {
@@ -211,3 +215,27 @@ PROTOCOLS = ("main", "consistency", "large", "drift", "clusters", "retrieval", "
 def write_rows(path: Path, rows: list[Row]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def rows(protocol: str, scores: dict[str, list[float]], metric: str = "accuracy", **fields) -> pd.DataFrame:
+    """One row a method and data set; ``fields`` are the same for all."""
+    task = "classification" if metric in ("accuracy", "auc", "log_loss") else "regression"
+    return as_frame(
+        [
+            {
+                **{"protocol": protocol, "dataset": f"d{i}", "task": task, "model": "m", "method": method, "seed": 0},
+                **{"status": "ok", "N": 100, "T": 10, metric: score},
+                **fields,
+            }
+            for method, values in scores.items()
+            for i, score in enumerate(values)
+        ]
+    )
+
+
+def of_kind(section, kind):
+    return [block for block in section.blocks if isinstance(block, kind)]
+
+
+def cells(table: Table) -> list[list[str]]:
+    return [[text_of(cell) for cell in row] for row in table.rows]
