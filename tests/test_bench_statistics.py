@@ -141,6 +141,15 @@ def test_a_method_that_hardly_ran_is_not_compared():
     assert len(s.complete(scores, ["crumb", "micp"])) == len(SCORES)
 
 
+def test_rows_of_incomplete_groups_are_not_shared():
+    rows = make_rows(SCORES).assign(N=np.nan)  # a size that is not known is the same size
+    rows.loc[2, "status"] = "timeout"
+    shared = s.shared_rows(rows, "main")
+    assert len(shared) == 3 * (len(SCORES) - 1)
+    assert not ((shared["dataset"] == "d0") & (shared["seed"] == 0)).any()
+    assert s.shared_rows(rows.assign(status="error"), "main").empty
+
+
 def test_differences_of_rounding_are_ties():
     scores = table(make_rows([[0.1 + 0.2, 0.3, 0.2]]))
     assert list(s.ranks(scores).iloc[0][["crumb", "micp"]]) == [1.5, 1.5]

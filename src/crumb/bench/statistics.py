@@ -63,6 +63,17 @@ def comparable(scores: pd.DataFrame, always: Iterable[str] = ()) -> list[str]:
     return [method for method in scores.columns if share[method] >= COMPARABLE or (method in named and share[method])]
 
 
+def shared_rows(rows: pd.DataFrame, protocol: str) -> pd.DataFrame:
+    """Rows of complete groups: means over them compare methods on the same work, whoever timed out on the rest."""
+    keys = group_keys(protocol)
+    scores = score_table(rows, keys)
+    if scores.empty:
+        return ok_rows(rows).iloc[:0]
+    methods = comparable(scores)
+    good = ok_rows(rows)
+    return good[good["method"].isin(methods)].merge(complete(scores, methods).index.to_frame(index=False), on=keys)
+
+
 def complete(scores: pd.DataFrame, methods: Sequence[str] | None = None) -> pd.DataFrame:
     """The groups that have a score of each of these methods."""
     wanted = list(scores.columns) if methods is None else [method for method in methods if method in scores]

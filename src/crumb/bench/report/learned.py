@@ -212,7 +212,7 @@ def time(rows: pd.DataFrame) -> list[str]:
     timed = _of(good, "complexity")
     answers = complexity.break_even_sentences(timed) if len(timed) else []
     for protocol in ("complexity", "main", "large"):
-        part = _of(good, protocol)
+        part = statistics.shared_rows(_of(good, protocol), protocol)
         if len(part) == 0 or part["seconds"].notna().sum() == 0:
             continue
         means = part.groupby("method")[["plan_seconds", "pass_seconds", "seconds"]].mean()

@@ -126,7 +126,7 @@ def _other_ranks(rows: pd.DataFrame) -> Table | None:
 
 
 def _times(rows: pd.DataFrame) -> Table:
-    good = statistics.ok_rows(rows)
+    good = statistics.shared_rows(rows, PROTOCOL)
     means = good.groupby("method")[["plan_seconds", "pass_seconds", "seconds", "contexts", "context_mean"]].mean()
     lines: list[list[Cell | str]] = [
         [
@@ -149,7 +149,7 @@ def _times(rows: pd.DataFrame) -> Table:
         Column("passes"),
         Column("rows a context"),
     ]
-    return Table("Mean time of a run, and its passes", columns, lines)
+    return Table("Mean time of a run and its passes, over groups that all methods finished", columns, lines)
 
 
 def dataset_leads(rows: pd.DataFrame, method: str = "crumb", other: str = "uniform") -> pd.DataFrame:
