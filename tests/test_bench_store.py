@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from crumb.bench.protocol import Run
+from crumb.bench.protocol import Run, key_of
 from crumb.bench.store import Store, by_status, read_rows
 from crumb.errors import InvalidInput
 
@@ -66,10 +66,14 @@ def test_what_is_there_is_not_written_again(tmp_path: Path) -> None:
 def test_what_was_missing_is_tried_again_and_failures_only_if_asked(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     write(path, row(0), row(1, "error"), row(2, "timeout"), row(3, "missing"))
-    with Store(path, resume=True) as store:
+    planned = [key_of(row(seed)) for seed in range(4)]
+    with Store(path, resume=True, retry_failed=True, planned=planned[:1]) as store:
+        assert len(store.done) == 4  # what is not going to be run stays as it is
+    assert len(read_rows(path)) == 4
+    with Store(path, resume=True, planned=planned) as store:
         assert len(store.done) == 3
     assert [one["seed"] for one in read_rows(path)] == [0, 1, 2]
-    with Store(path, resume=True, retry_failed=True) as store:
+    with Store(path, resume=True, retry_failed=True, planned=planned) as store:
         assert len(store.done) == 1
         store.append(row(1))
     assert [(one["seed"], one["status"]) for one in read_rows(path)] == [(0, "ok"), (1, "ok")]

@@ -16,12 +16,12 @@ QUERIES = 200
 PROMPTERS = 10  # K' = ⌈N/n⌉ of MICP at n = 0.1N
 
 
-def main_passes(source: Source) -> list[tuple[int, int, int]]:
+def main_passes(source: Source, window: int | None = None) -> list[tuple[int, int, int]]:
     """(passes, rows of each context, queries in all) of full, kNN, CRUMB, MICP and uniform; nothing without a size."""
     if source.rows is None:
         return []
     room = Room(source.rows, QUERIES)
-    pool, n = room.pool(), share(room.pool(), 0.1)
+    pool, n = room.pool(), min(share(room.pool(), 0.1), window or room.rows)
     counts = ((1, pool), (room.T, n), (min(CLUSTERS, room.T), n), (min(PROMPTERS, room.T), n), (1, n))
     return [(passes, rows, room.T) for passes, rows in counts]
 
@@ -36,7 +36,7 @@ def pass_cost(model: str, device: str) -> PassCost:
 
 def seconds(source: Source, cost: PassCost) -> float | None:
     """Of the passes alone; choosing contexts comes to little beside them at these sizes."""
-    passes = main_passes(source)
+    passes = main_passes(source, cost.backend.window)
     if not passes or source.columns is None:
         return None
     own = replace(cost, columns=source.columns)

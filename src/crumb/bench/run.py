@@ -64,7 +64,7 @@ def _execute(run: Run, dataset: Dataset, device: str, n_jobs: int | None) -> dic
     answers = _answers(model, queries, plan, dataset)
     finished = time.perf_counter()
     groups = query_groups(points, run)
-    mmd2 = group_mmd2(plan, model._points, points, groups)
+    mmd2 = group_mmd2(plan, model._points, points, groups, model._settings.device)
     found: dict[str, Any] = {
         **scores(run.task, truth, answers),
         "plan_seconds": round(planned - started, 6),
@@ -96,26 +96,36 @@ def query_groups(points: np.ndarray, run: Run) -> np.ndarray:
     return groups
 
 
-def group_mmd2(plan: Plan, pool: np.ndarray, points: np.ndarray, groups: np.ndarray) -> list[float] | None:
+def group_mmd2(
+    plan: Plan, pool: np.ndarray, points: np.ndarray, groups: np.ndarray, device: str = "cpu"
+) -> list[float] | None:
     """Exact MMD² between each group of queries and the contexts that its queries get, whatever chose these.
 
     A group whose queries get several contexts counts each by its queries. None where it would take long.
     """
     pairs, counts = np.unique(np.column_stack([groups, plan.labels]), axis=0, return_counts=True)
-    sizes = np.bincount(groups)
-    if sum(int(sizes[group] + len(plan.contexts[context])) ** 2 for group, context in pairs) > MMD_VALUES:
+    sizes, lengths = np.bincount(groups), plan.sizes
+    values = (lengths[np.unique(pairs[:, 1])] ** 2).sum() + (lengths[pairs[:, 1]] * sizes[pairs[:, 0]]).sum()
+    if values + (sizes**2).sum() > MMD_VALUES:
         return None
-    kernel, found = Rbf(plan.settings["bandwidth"]), np.zeros(len(sizes))
-    for (group, context), count in zip(pairs, counts, strict=True):
-        distance = kernel.mmd2(_tensor(pool[plan.contexts[context]]), _tensor(points[groups == group]))
-        found[group] += distance * count / sizes[group]
+    kernel = Rbf(plan.settings["bandwidth"])
+    queries = [_tensor(points[groups == group], device) for group in range(len(sizes))]
+    found = np.array([float(kernel.mean(own, own)) for own in queries])
+    for context in np.unique(pairs[:, 1]):
+        rows = _tensor(pool[plan.contexts[context]], device)
+        own = float(kernel.mean(rows, rows))  # once, however many groups share the context
+        for group, count in zip(pairs[pairs[:, 1] == context, 0], counts[pairs[:, 1] == context], strict=True):
+            share = count / sizes[group]
+            found[group] += share * (own - 2 * float(kernel.mean(rows, queries[group])))
     return found.tolist()
 
 
-def _tensor(rows: np.ndarray) -> Any:
+def _tensor(rows: np.ndarray, device: str) -> Any:
+    """In double precision, which CUDA has and Apple's GPUs have not."""
     import torch
 
-    return torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float64))
+    tensor = torch.from_numpy(np.ascontiguousarray(rows, dtype=np.float64))
+    return tensor.to(device) if device.startswith("cuda") else tensor
 
 
 def _by_cluster(each: np.ndarray, groups: np.ndarray, mmd2: list[float] | None) -> dict[str, list[float] | None]:

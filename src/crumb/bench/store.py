@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -38,10 +38,17 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
 
 
 class Store:
-    """A results file that is open for one campaign; ``done`` holds the keys of the runs that need not be repeated."""
+    """A results file that is open for one campaign; ``done`` holds the keys of the runs that need not be repeated.
 
-    def __init__(self, path: str | Path, resume: bool = False, retry_failed: bool = False):
+    ``planned`` are the keys of the runs of the campaign: of the others, such as those of another protocol in the same
+    file, every row stays.
+    """
+
+    def __init__(
+        self, path: str | Path, resume: bool = False, retry_failed: bool = False, planned: Collection[str] = ()
+    ):
         self.path = Path(path)
+        self.planned = frozenset(planned)
         self.done: set[str] = set()
         if self.path.is_dir():
             raise IsADirectoryError(f"{self.path} is a folder: give the name of a file in it.")
@@ -62,7 +69,8 @@ class Store:
         """Keep one row a run, and none of those that will be run again."""
         rows = read_rows(self.path)
         again = ("missing", *FAILED) if retry_failed else ("missing",)
-        kept = {key_of(row): row for row in rows if row["status"] not in again}
+        keyed = {key_of(row): row for row in rows}
+        kept = {key: row for key, row in keyed.items() if row["status"] not in again or key not in self.planned}
         if len(kept) < len(rows) or not self.path.read_bytes().endswith(b"\n"):
             with atomic_write(self.path) as file:
                 file.writelines(map(_line, kept.values()))

@@ -133,7 +133,7 @@ def run(args: argparse.Namespace, usage_error: Any) -> None:
     resolve_device(args.device)  # one that is not there is missed now
     _get_ready(runs, sources)
     watched = not args.quiet and sys.stderr.isatty()
-    with Store(args.out, args.resume, args.retry_failed) as store:
+    with Store(args.out, args.resume, args.retry_failed, [one.key for one in runs]) as store:
         todo = [one for one in runs if one.key not in store.done]
         with progress_bar(len(todo), protocol.name, watched) as advance:
             by_name = {source.name: source for source in sources}
