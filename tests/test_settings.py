@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from crumb import select_contexts
 from crumb.cost import AFFORDABLE, AT_ONCE, Load
 from crumb.errors import InvalidInput
 from crumb.herding import EarlyStopping
 from crumb.settings import (
     check_bandwidth,
+    median_factor,
     non_negative,
     paper_configuration,
     positive,
@@ -81,7 +84,7 @@ def test_unknown_kernel_and_senseless_numbers_are_refused() -> None:
     for name, arguments in {"rff_dim": (0, 1), "herd_batch": (64, 0)}.items():
         with pytest.raises(InvalidInput, match=name):
             resolve_kernel("rff", *arguments, 1.0)
-    for wrong in (0, -1.0, "mean", True, float("inf"), float("nan")):
+    for wrong in (0, -1.0, "mean", "0 median", "-1median", "median 2", True, float("inf"), float("nan")):
         with pytest.raises(InvalidInput, match="bandwidth must be"):
             check_bandwidth(wrong)
     for wrong in (0, -3, 1.5, True, "2"):
@@ -112,3 +115,15 @@ def test_the_paper_is_one_setting_away() -> None:
         "early_stopping": False,
         "min_per_class": 0,
     }
+
+
+def test_bandwidths_are_numbers_or_multiples_of_the_median() -> None:
+    pool = np.random.default_rng(0).normal(size=(200, 3))
+    queries = np.zeros((5, 3))
+    whole, half, same = (
+        select_contexts(pool, queries, context_size=5, bandwidth=given).settings["bandwidth"]
+        for given in ("median", "0.5 median", "1.0*median")
+    )
+    assert half == 0.5 * whole
+    assert same == whole
+    assert [median_factor(text) for text in ("median", ".25median", "2 * median", "mean")] == [1.0, 0.25, 2.0, 0.0]

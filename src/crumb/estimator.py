@@ -279,8 +279,8 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         D, the number of random features.
     herd_batch : int or "auto", default="auto"
         B, rows chosen per round. ``"auto"``: 1 with the exact kernel, 10 with random features.
-    bandwidth : float or "median", default="median"
-        σ of the kernel in the selection space, or the median heuristic.
+    bandwidth : float or str, default="median"
+        σ of the kernel in the selection space, the median heuristic, or a multiple of it such as ``"0.5 median"``.
     early_stopping : bool or EarlyStopping, default=False
         End a context when MMD² no longer falls.
     features : transformer or None, default=None

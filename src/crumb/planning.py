@@ -22,6 +22,7 @@ from crumb.rare_classes import keep_rare_classes
 from crumb.selection import MMD, Problem, Selection, Strategy, resolve_strategy
 from crumb.settings import (
     check_bandwidth,
+    median_factor,
     non_negative,
     positive,
     resolve_context_size,
@@ -143,7 +144,7 @@ def plan_settings(
     strategy, device, seed = resolve_strategy(strategy), resolve_device(device), resolve_seed(random_state)
     sigma = check_bandwidth(bandwidth)
     if isinstance(sigma, str):
-        sigma = median_bandwidth(pool, np.random.default_rng([seed, 0]))
+        sigma = median_factor(sigma) * median_bandwidth(pool, np.random.default_rng([seed, 0]))
     resolve_kernel(kernel, rff_dim, herd_batch, sigma)
     resolve_jobs(n_jobs)
     if n_clusters is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -121,12 +122,20 @@ def resolve_early_stopping(early_stopping: bool | EarlyStopping) -> EarlyStoppin
 
 
 def check_bandwidth(bandwidth: str | float) -> str | float:
-    """``"median"`` or σ itself, in the standardised space."""
-    if bandwidth == "median":
+    """``"median"``, a multiple of it such as ``"0.5 median"``, or σ itself, in the standardised space."""
+    if isinstance(bandwidth, str) and median_factor(bandwidth) > 0:
         return bandwidth
     if isinstance(bandwidth, Real) and not isinstance(bandwidth, bool) and 0 < bandwidth < float("inf"):
         return float(bandwidth)
-    raise InvalidInput(f"bandwidth must be 'median' or a positive number (σ), got {bandwidth!r}.")
+    raise InvalidInput(
+        f"bandwidth must be 'median', a multiple like '0.5 median', or a positive number (σ), got {bandwidth!r}."
+    )
+
+
+def median_factor(bandwidth: str) -> float:
+    """What the median is multiplied by; 0 where the text says nothing of the kind."""
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+|)\s*\*?\s*median", bandwidth.strip())
+    return 0.0 if found is None else float(found[1] or 1.0)
 
 
 def cache_bytes(megabytes: float) -> int:

@@ -31,7 +31,7 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
     _add(group, "--kernel", str, "NAME", "auto, exact, candidates, certified or rff")
     _add(group, "--rff-dim", int, "D", "random Fourier features")
     _add(group, "--herd-batch", number_or("auto"), "B", "rows chosen per round: a count or auto")
-    _add(group, "--bandwidth", _bandwidth, "SIGMA", "of the kernel: a number or median")
+    _add(group, "--bandwidth", _bandwidth, "SIGMA", "of the kernel: a number, median or '0.5 median'")
     group.add_argument(
         "--early-stopping",
         action=argparse.BooleanOptionalAction,
@@ -121,9 +121,9 @@ def levels(text: str) -> list[float]:
 
 def _bandwidth(text: str) -> str | float:
     try:
-        return text if text == "median" else float(text)
+        return text if text.endswith("median") else float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number or 'median', got {text!r}") from None
+        raise argparse.ArgumentTypeError(f"expected a number, 'median' or '0.5 median', got {text!r}") from None
 
 
 def _add(group: Any, name: str, kind: Callable[[str], Any], metavar: str, text: str) -> None:
