@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import bench_rows
@@ -41,3 +42,11 @@ def test_what_is_no_row_is_counted_and_left_out(tmp_path):
     (tmp_path / "notes.txt").write_text("no rows")
     found = read_results(tmp_path)
     assert (len(found.rows), found.unreadable, found.files) == (1, 3, ["a.jsonl"])
+
+
+def test_packed_rows_are_read_too(tmp_path):
+    rows = bench_rows.Maker(1, 0, 1).factorial()
+    plain = bench_rows.write_rows(tmp_path / "a.jsonl", rows)
+    (tmp_path / "packed").mkdir()
+    (tmp_path / "packed" / "a.jsonl.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    assert len(read_results(tmp_path / "packed").rows) == len(read_results(plain).rows) == len(rows)

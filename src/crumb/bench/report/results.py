@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class Results:
 
 
 def read_results(path: Path) -> Results:
-    """One ``.jsonl`` file, or all of a folder and its folders."""
+    """One ``.jsonl`` or ``.jsonl.gz`` file, or all of a folder and its folders."""
     files = _files(Path(path))
     records: list[dict[str, Any]] = []
     unreadable = 0
@@ -61,11 +62,12 @@ def as_frame(records: list[dict[str, Any]]) -> pd.DataFrame:
 def _files(path: Path) -> list[Path]:
     if not path.exists():
         raise FileNotFoundError(2, "No such file or folder", str(path))
-    return sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    return sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.gz")]) if path.is_dir() else [path]
 
 
 def _records(file: Path) -> Iterator[dict[str, Any] | None]:
-    with file.open(encoding="utf-8", errors="replace") as lines:
+    unpacked = gzip.open if file.suffix == ".gz" else open
+    with unpacked(file, "rt", encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if line.strip():
                 yield _record(line)
