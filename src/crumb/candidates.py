@@ -28,7 +28,7 @@ from crumb.parallel import MapBlocks
 FIRST = 24  # candidates a cluster to begin with, as a multiple of the budget
 STRATA = 10  # parts of the queries' distances from which equally many candidates are drawn
 ELSEWHERE = 0.1  # share of the candidates that is drawn from the rows farther away
-ENOUGH = 0.05  # a doubling that lowers the MMD² by less was not needed
+ENOUGH = 0.02  # a doubling that lowers the MMD² by less was not needed
 BLOCK = 1 << 13  # pool rows a block of the distances
 GROUP = 5  # clusters that advance in step: threads wait for each other less over few and long operations
 TRIAL = 10  # one in so many clusters tries more candidates, two at least
