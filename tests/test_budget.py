@@ -130,6 +130,13 @@ def test_herding_counts_too() -> None:
     assert without.n > many.n
 
 
+def test_what_measuring_took_is_part_of_the_budget() -> None:
+    cost = PassCost(backend("embedded"), 10, each=0.0, per_work=1e-10)
+    whole, rest = (choose(Budget(5.0), settings(), cost, 1_000, 5_000, None, spent) for spent in (0.0, 4.0))
+    assert rest.n < whole.n
+    assert 4.0 < rest.facts["budget"]["expected_seconds"] <= 5.0
+
+
 def test_gigabytes_bound_the_rows() -> None:
     cost = PassCost(backend("embedded"), 100, each=0.0, per_work=0.0)
     chosen = choose(Budget(None, 0.4), settings(), cost, 1_000, 50_000, None)

@@ -134,9 +134,18 @@ def highest(ladder: Iterator[Rung], budget: Budget) -> Rung:
 
 
 def choose(
-    budget: Budget, settings: PlanSettings, passes: PassCost, queries: int, pool_rows: int, window: int | None
+    budget: Budget,
+    settings: PlanSettings,
+    passes: PassCost,
+    queries: int,
+    pool_rows: int,
+    window: int | None,
+    spent: float = 0.0,
 ) -> PlanSettings:
-    """The settings with K and n that fit, unless the user has fixed them, and what was expected of them."""
+    """The settings with K and n that fit, unless the user has fixed them, and what was expected of them.
+
+    ``spent``: seconds of the budget that measuring has taken.
+    """
     seconds = None if budget.seconds is None else HERDING_SHARE * budget.seconds
     affordable = affordable_values(settings.device, settings.n_jobs, seconds)
     herds = isinstance(settings.strategy, MMD)
@@ -145,7 +154,7 @@ def choose(
         load = Load(pool_rows, queries, clusters, rows)
         herding = load.seconds(affordable, settings.device, settings.n_jobs) if herds else 0.0
         largest = max(load.bytes(settings.device) if herds else 0, passes.bytes(clusters, rows, queries))
-        return herding + passes.seconds(clusters, rows, queries), largest / 1e9
+        return spent + herding + passes.seconds(clusters, rows, queries), largest / 1e9
 
     clusters = (
         queries if isinstance(settings.strategy, KNN) else settings.n_clusters if settings.fixed_clusters else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -181,9 +182,12 @@ class _Crumb(BaseEstimator):
         """The settings, with the K and n that fit into the budget if there is one."""
         if self._budget is None:
             return self._settings
+        started = time.perf_counter()
         if self._pass_cost is None:
             self._pass_cost = measure(self._backend, self._pool, queries, self._seed)
-        return choose(self._budget, self._settings, self._pass_cost, queries, len(self._points), self._backend.window)
+        spent = time.perf_counter() - started
+        window = self._backend.window
+        return choose(self._budget, self._settings, self._pass_cost, queries, len(self._points), window, spent)
 
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
         rows, points = self._query(X)
