@@ -1,4 +1,4 @@
-"""What several test files share: tiny checkpoints, written once a session."""
+"""What several test files share: tiny checkpoints, written once a session, and a folder to run the command in."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import checkpoints
+from cli_tables import make_table
 
 
 @pytest.fixture(scope="session")
@@ -38,3 +39,24 @@ def tabpfn_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tabpfn_regressor(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("tabpfn")
     return checkpoints.tabpfn_regressor(tmp_path_factory.mktemp("tabpfn") / "regressor.ckpt")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A working folder with train.csv and test.csv."""
+    monkeypatch.chdir(tmp_path)
+    make_table(200, 0).to_csv("train.csv", index=False)
+    make_table(30, 1).to_csv("test.csv", index=False)
+    return tmp_path
+
+
+@pytest.fixture
+def crumb(capsys):
+    """Run the command in this process: exit status, standard output, standard error."""
+    from crumb.cli import main
+
+    def run(*argv):
+        status = main([str(word) for word in argv])
+        return (status, *capsys.readouterr())
+
+    return run
