@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from crumb.parallel import resolve_jobs
 
 # Kernel values that are worth computing, unless a budget says otherwise: seconds on either.
-AFFORDABLE = {"cpu": 2_000_000_000, "gpu": 200_000_000_000}
+AFFORDABLE = {"cpu": 2_000_000_000, "gpu": 20_000_000_000, "triton": 200_000_000_000}
 AT_ONCE = 200_000_000  # so few are computed at once, whatever could be saved
-# Nanoseconds a kernel value, measured: one CPU core over the whole pool (among candidates it is half of that); an H200.
-EXACT_NS, GPU_NS = 10.0, 0.01
+# Nanoseconds a kernel value, measured: one CPU core over the whole pool (among candidates it is half of that); an H200
+# with torch's own operations (about), and with gpu_herding.py.
+NANOSECONDS = {"cpu": 10.0, "gpu": 0.1, "triton": 0.01}
 
 WORKSPACE_BYTES = 150_000_000  # blocks of kernel values and candidates, measured
 
@@ -49,9 +51,16 @@ class Load:
 
 def affordable_values(device: str, n_jobs: int | None = None, seconds: float | None = None) -> int:
     """Kernel values that stage 2 may compute, within so many seconds if these are given."""
-    usual = AFFORDABLE["cpu" if device == "cpu" else "gpu"]
+    usual = AFFORDABLE[_kind(device)]
     return usual if seconds is None else min(usual, int(seconds * 1e9 / nanoseconds(device, n_jobs)))
 
 
 def nanoseconds(device: str, n_jobs: int | None) -> float:
-    return EXACT_NS / resolve_jobs(n_jobs) if device == "cpu" else GPU_NS
+    one = NANOSECONDS[_kind(device)]
+    return one / resolve_jobs(n_jobs) if device == "cpu" else one
+
+
+def _kind(device: str) -> str:
+    if device == "cpu":
+        return "cpu"
+    return "triton" if device.startswith("cuda") and find_spec("triton") is not None else "gpu"
