@@ -21,8 +21,8 @@ from crumb.errors import InvalidCheckpoint
 from crumb.pfn.base import BackendSettings, ContextTask, Output
 from crumb.pfn.cache import ContextCache, tensor_bytes
 from crumb.pfn.checkpoint import Checkpoint, read_checkpoint
-from crumb.pfn.fused import HELD_BYTES, FusedPasses, can_fuse, task_bytes
-from crumb.pfn.groups import bounded
+from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, task_bytes
+from crumb.pfn.groups import bounded, padded
 from crumb.pfn.network import NetworkBackend, Shared
 from crumb.table import Rows
 
@@ -51,7 +51,6 @@ PASS_BYTES = 2 << 30  # size of the largest activation of one pass on a CPU, whi
 # Products of few rows round differently from products of many. Queries beside their context are many rows; queries of a
 # context that is kept are alone, and come in at least so many, lest an answer depend on how many were asked together.
 FEWEST_QUERIES = 32
-LEAST_QUERIES = 1_000  # each piece of the queries costs the whole context again
 
 
 def _build(path: Path, device: str) -> TabICL:
@@ -146,7 +145,7 @@ class TabICLBackend(NetworkBackend):
         estimator = self._fitted(task)
         predict = _predictor(estimator, output)
         least = 1 if estimator.model_kv_cache_ is None else FEWEST_QUERIES
-        answers = [predict(_padded(piece, least)) for piece in _pieces(estimator, task)]
+        answers = [predict(padded(piece, least)) for piece in _pieces(estimator, task)]
         return np.concatenate(answers)[: len(task.queries)]
 
     def _fitted(self, task: ContextTask) -> Any:
@@ -196,14 +195,6 @@ def _pieces(estimator: Any, task: ContextTask) -> list[Rows]:
     rows = PASS_BYTES // (4 * estimator.model_.embed_dim * width * members)
     size = max(LEAST_QUERIES, rows - len(task.X))
     return [_rows(task.queries, start, start + size) for start in range(0, len(task.queries), size)]
-
-
-def _padded(rows: Rows, least: int) -> Rows:
-    """At least so many rows, the last one repeated: queries do not see each other."""
-    if len(rows) >= least:
-        return rows
-    index = np.minimum(np.arange(least), len(rows) - 1)
-    return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
 
 
 def _rows(rows: Rows, start: int, stop: int) -> Rows:
