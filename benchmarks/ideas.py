@@ -30,9 +30,8 @@ def main() -> None:
         for method in means.columns.drop(options.base):
             lead = sign * (means[method] - means[options.base])
             p = wilcoxon(lead).pvalue if lead.any() else 1.0
-            print(
-                f"  {method}: {means[method].mean():.4f}, better {(lead > 0).sum()}, worse {(lead < 0).sum()}, p = {p:.2g}"
-            )
+            counts = f"better {(lead > 0).sum()}, worse {(lead < 0).sum()}"
+            print(f"  {method}: {means[method].mean():.4f}, {counts}, p = {p:.2g}")
 
 
 if __name__ == "__main__":
