@@ -32,7 +32,7 @@ def problem(rows, columns, queries, clusters, seed):
     labels = torch.from_numpy(np.concatenate([np.arange(clusters), rng.integers(clusters, size=queries - clusters)]))
     return Rbf(0.8 * columns**0.5), torch.from_numpy(pool), torch.from_numpy(asked), labels
 
-for shape in [(300, 5, 40, 3), (129, 70, 90, 2), (128, 1, 5, 1), (260, 16, 70, 17)]:
+for shape in [(300, 5, 40, 3), (129, 70, 90, 2), (128, 1, 5, 1), (260, 16, 70, 17), (140, 4, 90, 70)]:
     kernel, pool, queries, labels = problem(*shape, seed=shape[0])
     single = pool.float()
     cross = cross_terms_on_gpu(kernel, single.T.contiguous(), norms(single), queries.float(), labels, shape[3])

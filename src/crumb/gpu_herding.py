@@ -1,10 +1,10 @@
 """Exact herding on a GPU, two kernels a choice and no word with the host in between. B = 1.
 
-A step reads the pool, the cross-terms and the running sums of all clusters once: ``_advance`` adds the kernel values of
-the rows chosen last, and keeps the best score of every block; ``_choose`` takes the best row for each cluster. The
-cross-terms come from a third kernel, which keeps nothing but their sums. Written in Triton, which comes with torch for
-CUDA; products of float32 in three parts of tf32, as precise as float32. ``herd`` with an ``ExactObjective`` makes the
-same choices and is the oracle of the tests.
+A step reads the cross-terms and the running sums of all clusters once, and the pool once for every 64 clusters:
+``_advance`` adds the kernel values of the rows chosen last, and keeps the best score of every block; ``_choose`` takes
+the best row for each cluster. The cross-terms come from a third kernel, which keeps nothing but their sums. Written in
+Triton, which comes with torch for CUDA; products of float32 in three parts of tf32, as precise as float32. ``herd``
+with an ``ExactObjective`` makes the same choices and is the oracle of the tests.
 
 Shapes: K clusters, N pool rows, d columns, b blocks of the pool.
 """
@@ -22,6 +22,7 @@ from crumb.herding import EarlyStopping, Herded, stop_early
 from crumb.kernel import Rbf, norms
 
 ROWS = 128  # pool rows a block
+CLUSTERS = 64  # that share one reading of a block: more need more fast memory than there is
 QUERIES = 64  # queries a block of the cross-terms
 ROUND = 256  # choices between two looks at whether all clusters have converged
 
@@ -41,16 +42,18 @@ def herd_on_gpu(
     cross = cross_terms_on_gpu(kernel, by_column, size, queries, labels, n_clusters)  # −∞ once a row is taken
     members = [queries[labels == k] for k in range(n_clusters)]
     within = torch.stack([kernel.mean(some, some) for some in members]).double()
-    width, blocks = triton.next_power_of_2(max(16, n_clusters)), triton.cdiv(rows, ROWS)
+    width, blocks = min(CLUSTERS, triton.next_power_of_2(max(16, n_clusters))), triton.cdiv(rows, ROWS)
+    groups = triton.cdiv(n_clusters, width)
     sums = torch.zeros_like(cross)
-    latest, latest_size = pool.new_zeros(width, columns), pool.new_full((width,), torch.inf)  # none yet: κ = 0
+    latest = pool.new_zeros(groups * width, columns)
+    latest_size = pool.new_full((groups * width,), torch.inf)  # none yet: κ = 0
     best = pool.new_empty(n_clusters, blocks)
     totals = torch.zeros(n_clusters, 2, dtype=torch.float64, device=pool.device)  # Σ cross-terms, Σ κ of the chosen
     chosen = torch.empty(n_clusters, n, dtype=torch.int64, device=pool.device)
     mmd2 = torch.empty(n_clusters, n, dtype=torch.float64, device=pool.device)
     scale = -0.5 / kernel.sigma**2
     for t in range(n):
-        _advance[(blocks,)](
+        _advance[(blocks, groups)](
             by_column, size, sums, cross, latest, latest_size, best,
             rows, blocks, scale, 1.0 / (t + 1), n_clusters, columns, width, min(64, _padded(columns)), ROWS,
         )  # fmt: skip
@@ -133,7 +136,7 @@ def _advance(
     """Add the kernel values of the rows chosen last to the sums of a block; the best score of the block."""
     block = tl.program_id(0)
     row = block * ROWS + tl.arange(0, ROWS)
-    cluster = tl.arange(0, WIDTH)
+    cluster = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
     inner = tl.zeros((WIDTH, ROWS), dtype=tl.float32)
     for start in range(0, D, STEP):
         column = start + tl.arange(0, STEP)
