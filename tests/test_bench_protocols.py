@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -87,6 +87,8 @@ def test_wishes_win() -> None:
         ("small", 800, 50, None),  # nothing was cut
     }
     assert [run.seed for run in runs] == [0] * 4 + [1] * 4  # half a campaign is half of the seeds
+    later = plan_runs(PROTOCOLS["main"], [BIG], replace(wishes, first_seed=7))
+    assert [run.seed for run in later] == [7, 7, 8, 8]
     drift = plan_runs(PROTOCOLS["drift"], [BIG], wishes)
     assert max(run.N or 0 for run in drift) <= 2_000
     with pytest.raises(InvalidInput, match="Unknown method 'guess'"):

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crumb.budget import PassCost, choose, measure, parse_budget
 from crumb.devices import resolve_device
+from crumb.embedding import RowEmbedding
 from crumb.errors import InvalidInput
 from crumb.herding import EarlyStopping
 from crumb.infer import Pool, infer
@@ -97,10 +98,11 @@ class _Crumb(BaseEstimator):
         check_consistent_length(rows, labels)
         encoder, space = TableEncoder(self.categorical_features), SelectionSpace(self.features)
         rows = encoder.fit_transform(rows)
-        points = space.fit_transform(rows, encoder)
         pool = self._label_pool(rows, labels)
         seed = resolve_seed(self.random_state)
         backend = self._resolve_backend(encoder, pool, seed)
+        embed = RowEmbedding(backend, pool, seed, self.verbose) if space.embedded else None
+        points = space.fit_transform(rows, encoder, pool.y, embed)
         settings = plan_settings(
             points,
             strategy=self.strategy,
@@ -125,7 +127,8 @@ class _Crumb(BaseEstimator):
         self._seed, self._backend, self._settings = seed, backend, settings
         self._budget = budget
         self._pass_cost: PassCost | None = None  # measured when the first queries come
-        self._fingerprint = fingerprint(rows, encoder.kinds_, self.features)
+        about = (self.features, *embed.identity()) if embed else (self.features,)
+        self._fingerprint = fingerprint(rows, encoder.kinds_, *about)
         self.bandwidth_, self.context_size_ = settings.bandwidth, settings.n
 
     def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
@@ -287,8 +290,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         σ of the kernel in the selection space, the median heuristic, or a multiple of it such as ``"0.5 median"``.
     early_stopping : bool or EarlyStopping, default=False
         End a context when MMD² no longer falls.
-    features : transformer or None, default=None
-        Replaces the selection space. Gets the table, gives a matrix; the PFN still sees the original columns.
+    features : "embedding", transformer or None, default=None
+        ``"embedding"`` adds the network's own row embeddings to the selection space (TabICL and the embedded model):
+        better contexts for the price of one more look at every row of the pool at ``fit``. A transformer replaces the
+        space: it gets the table, and the labels to fit, and gives a matrix. The PFN always sees the original columns.
     categorical_features : list or None, default=None
         Columns that hold categories although they look like numbers: names, positions or a mask.
     min_per_class : int, default=1

@@ -91,7 +91,7 @@ def _portable_params(estimator: Any) -> dict[str, Any]:
             "A model given as an estimator cannot be saved without pickle: use joblib.dump for files that stay "
             "with you, or give the model by name or path."
         )
-    if params["features"] is not None:
+    if params["features"] is not None and not isinstance(params["features"], str):
         raise InvalidInput(
             "A transformer given as features= cannot be saved without pickle: use joblib.dump for files that "
             "stay with you."

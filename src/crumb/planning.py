@@ -72,13 +72,15 @@ def select_contexts(
     raw_pool, raw_queries = to_rows(X_pool), to_rows(X_queries)
     if _columns(raw_pool) != _columns(raw_queries):
         raise InvalidInput("X_pool and X_queries must have the same columns in the same order.")
+    if space.embedded:
+        raise InvalidInput("features='embedding' needs a model: use the plan method of a fitted estimator.")
     rows = encoder.fit_transform(raw_pool)
-    pool = space.fit_transform(rows, encoder)
     codes = None
     if y_pool is not None:
         codes = np.unique(np.asarray(y_pool), return_inverse=True)[1]
-        if len(codes) != len(pool):
-            raise InvalidInput(f"y_pool has {len(codes)} values for {len(pool)} pool rows.")
+        if len(codes) != len(rows):
+            raise InvalidInput(f"y_pool has {len(codes)} values for {len(rows)} pool rows.")
+    pool = space.fit_transform(rows, encoder, None if y_pool is None else np.asarray(y_pool))
     settings = plan_settings(
         pool,
         strategy=strategy,

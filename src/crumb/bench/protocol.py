@@ -101,6 +101,7 @@ class Wishes:
     seeds: int | None = None
     queries: int | None = None
     max_rows: int | None = None
+    first_seed: int = 0
 
 
 def share(rows: int, p: float) -> int:

@@ -154,7 +154,7 @@ def plan_runs(protocol: Protocol, sources: Iterable[Source], wishes: Wishes | No
         check_method(method)
     tables = [(source, list(_points(protocol, source, wishes))) for source in sources]
     runs: dict[Run, None] = {}
-    for seed in range(wishes.seeds or protocol.seeds):
+    for seed in range(wishes.first_seed, wishes.first_seed + (wishes.seeds or protocol.seeds)):
         for source, points in tables:
             for model in wishes.models or protocol.models:
                 if not _does(model, source.task):

@@ -55,7 +55,14 @@ def _add_run(actions: Any) -> None:
     group.add_argument("--datasets", type=names, metavar="A,B,…", help="some of the tables")
     group.add_argument("--models", type=names, metavar="A,B,…", help="names that `crumb models` lists, or paths")
     group.add_argument("--methods", type=names, metavar="A,B,…", help="such as full, knn, crumb, crumb+n_clusters=50")
-    group.add_argument("--seeds", type=_count, metavar="S", help="seeds 0 … S−1")
+    group.add_argument("--seeds", type=_count, metavar="S", help="how many seeds: 0 … S−1")
+    group.add_argument(
+        "--first-seed",
+        type=partial(_count, least=0),
+        default=0,
+        metavar="F",
+        help="F … F+S−1 instead, to confirm a finding",
+    )
     group.add_argument("--queries", type=_count, metavar="T", help="queries of a run")
     group.add_argument("--max-rows", type=_count, metavar="N", help="rows of a pool at most")
     group = parser.add_argument_group("running")
@@ -149,7 +156,7 @@ def _wishes(args: argparse.Namespace) -> Wishes:
     def given(chosen: list[str] | None) -> tuple[str, ...] | None:
         return tuple(chosen) if chosen else None
 
-    return Wishes(given(args.models), given(args.methods), args.seeds, args.queries, args.max_rows)
+    return Wishes(given(args.models), given(args.methods), args.seeds, args.queries, args.max_rows, args.first_seed)
 
 
 def _check(runs: list[Run], sources: list[Source], protocol: Protocol, args: argparse.Namespace) -> None:
@@ -221,11 +228,11 @@ def report(args: argparse.Namespace) -> None:
         print(path)
 
 
-def _count(text: str) -> int:
+def _count(text: str, least: int = 1) -> int:
     try:
         count = int(text.replace(",", ""))
     except ValueError:
-        count = 0
-    if count < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, got {text!r}")
+        count = least - 1
+    if count < least:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least {least}, got {text!r}")
     return count

@@ -59,6 +59,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "what it may take, in the place of K and N: 30s, 2min, 4GB, '30s 4GB'",
     )
     _add(group, "--n-estimators", int, "E", "ensemble members of the model")
+    _add(group, "--features", str, "NAME", "embedding: select by the model's own row embeddings as well")
 
 
 def add_output_options(group: Any) -> None:
@@ -70,7 +71,7 @@ SELECTION = (
     "strategy", "n_clusters", "context_size", "kernel", "rff_dim", "herd_batch", "bandwidth",
     "early_stopping", "min_per_class", "categorical_features", "device", "random_state", "n_jobs",
 )  # fmt: skip
-MODEL = ("model", "budget", "n_estimators")
+MODEL = ("model", "budget", "n_estimators", "features")
 
 
 def parameters(args: argparse.Namespace) -> dict[str, Any]:

@@ -71,6 +71,12 @@ class Backend(ABC):
         for task in tasks:
             yield self.predict_context(task, output)
 
+    def embed(self, task: ContextTask) -> np.ndarray:
+        """(q, D): the queries as the model represents them beside the context, before rows learn from each other."""
+        raise InvalidInput(
+            f"The model {self.name!r} has no row embeddings: features='embedding' needs the embedded model or TabICL."
+        )
+
     def work(self, rows: int, queries: int, columns: int) -> float:
         """What a pass costs, in units of its own: a model that is not known better goes by its rows."""
         return float(rows + queries)

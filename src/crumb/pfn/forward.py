@@ -70,6 +70,21 @@ def forward(
     ``lengths`` (B,) says how many of the first t rows each table has; the others are padding, finite and not looked at.
     ``at_once`` is the number of tables whose cells are embedded together: cells are what takes the memory.
     """
+    block = block or attention_block
+    rows = represent(network, X, y_train, dtype, block, lengths, at_once)
+    return _in_context(network, rows, y_train, _keys(y_train, lengths), block)
+
+
+def represent(
+    network: TabICL,
+    X: Tensor,
+    y_train: Tensor,
+    dtype: torch.dtype = torch.float32,
+    block: Block | None = None,
+    lengths: Tensor | None = None,
+    at_once: int | None = None,
+) -> Tensor:
+    """All rows (B, n, C·E) as ``forward`` has them before they learn from each other."""
     block, size = block or attention_block, at_once or len(X)
     rows = []
     for start in range(0, len(X), size):
@@ -78,9 +93,7 @@ def forward(
         cells = _columns(network, X[tables], y_train[tables], keys, dtype, block)  # (B, d, n, E)
         rows.append(_rows(network, cells.transpose(1, 2), block))  # (B, n, C·E)
         del cells
-    together = rows[0] if len(rows) == 1 else torch.cat(rows)
-    del rows
-    return _in_context(network, together, y_train, _keys(y_train, lengths), block)
+    return rows[0] if len(rows) == 1 else torch.cat(rows)
 
 
 def _keys(y_train: Tensor, lengths: Tensor | None) -> Keys:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from crumb.devices import free_bytes
 from crumb.pfn.base import ContextTask, Output
-from crumb.pfn.forward import MOST_DENSE, forward, supports
+from crumb.pfn.forward import MOST_DENSE, forward, represent, supports
 from crumb.pfn.preprocess import Member, Recipe, Rowset, Scale, encode, members, normalised, standardised
 
 HELD_BYTES = 1 << 30  # of the tasks that are held at a time
@@ -125,6 +125,23 @@ class FusedPasses:
             for stack in stacks(tables, footprint, budget):
                 self._run(stack, budget)
         return [None if one is None or one.refused else self._answer(one) for one in prepared]
+
+    @torch.no_grad()
+    def embed(self, task: ContextTask) -> np.ndarray:
+        """The queries (q, C·E) as the network has them before rows learn from each other; the first member's view."""
+        one = self._prepared(task)
+        if one is None:  # nothing that the network could read
+            return np.zeros((len(task.queries), self.network.embed_dim * self.network.row_num_cls), dtype=np.float32)
+        one.members = one.members[:1]
+        pieces = self._tables(one, min(self.most_bytes, free_bytes(str(self.device))))
+        if one.refused:
+            raise MemoryError("There is not enough memory to embed the rows: use a smaller pool, or features=None.")
+        return np.concatenate([self._represented(piece) for piece in pieces])
+
+    def _represented(self, table: Table) -> np.ndarray:
+        X, y, _ = self._stacked([table])
+        rows = represent(self.network, X, y, self.half if table.task.half else torch.float32)
+        return rows[0, table.rows :].float().cpu().numpy()
 
     def _prepared(self, task: ContextTask) -> Prepared | None:
         classes = int(task.y.max()) + 1 if self.recipe.classification else 0

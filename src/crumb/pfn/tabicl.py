@@ -7,6 +7,7 @@ per process and device, and shared by all contexts. On a GPU many contexts go th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +18,7 @@ from tabicl import TabICLClassifier, TabICLRegressor
 from tabicl._model.tabicl import TabICL
 from tabicl._torch_devices import resolve_torch_device
 
-from crumb.errors import InvalidCheckpoint
+from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.pfn.base import BackendSettings, ContextTask, Output
 from crumb.pfn.cache import ContextCache, tensor_bytes
 from crumb.pfn.checkpoint import Checkpoint, read_checkpoint
@@ -113,6 +114,17 @@ class TabICLBackend(NetworkBackend):
                 answer = answers.get(i)
                 yield self.predict_context(task, output) if answer is None else answer
 
+    def embed(self, task: ContextTask) -> np.ndarray:
+        network = shared_network(self.path, self.settings.device)
+        estimator = self._estimator()
+        if not can_fuse(network, estimator):
+            raise InvalidInput(f"The model {self.name!r} with these model_options has no row embeddings.")
+        passes = FusedPasses(
+            network, estimator, Output("mean"), resolve_torch_device(estimator.device), self.settings.stack_bytes
+        )
+        with self.alone():
+            return passes.embed(replace(task, y=_known_classes(task.y, network.max_classes)))
+
     def work(self, rows: int, queries: int, columns: int) -> float:
         """Floating-point operations of a pass, by the layers of the network."""
         net = shared_network(self.path, self.settings.device)
@@ -179,6 +191,14 @@ class TabICLBackend(NetworkBackend):
         estimator = self.estimators[self.task](**{**given, **self.settings.options})
         estimator.crumb_path = self.path
         return estimator
+
+
+def _known_classes(y: np.ndarray, most: int) -> np.ndarray:
+    """Codes of at most so many classes, of which the rarest share the last; numbers as they are."""
+    if not most:
+        return y
+    rank = np.argsort(np.argsort(-np.bincount(y), kind="stable"))
+    return np.minimum(rank[y], most - 1)
 
 
 def _predictor(estimator: Any, output: Output) -> Callable[[Rows], np.ndarray]:
