@@ -48,8 +48,8 @@ V2_ARCHITECTURE = {
     "row_rope_interleaved": False,
 }
 PASS_BYTES = 2 << 30  # size of the largest activation of one pass on a CPU, which the package does not split
-# Products of few rows round differently from products of many. Queries beside their context are many rows; queries of a
-# context that is kept are alone, and come in at least so many, lest an answer depend on how many were asked together.
+# Products of few rows round differently from products of many. Where contexts come again (a frozen plan, whose answers
+# depend on the row alone), queries come in at least so many, lest an answer depend on how many were asked together.
 FEWEST_QUERIES = 32
 LEAST_QUERIES = 1_000  # each piece of the queries costs the whole context again
 
@@ -145,7 +145,7 @@ class TabICLBackend(NetworkBackend):
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
         estimator = self._fitted(task)
         predict = _predictor(estimator, output)
-        least = 1 if estimator.model_kv_cache_ is None else FEWEST_QUERIES
+        least = 1 if task.key is None else FEWEST_QUERIES
         answers = [predict(_padded(piece, least)) for piece in _pieces(estimator, task)]
         return np.concatenate(answers)[: len(task.queries)]
 

@@ -1,0 +1,71 @@
+"""Single rows and pieces of tables, put together into one table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import union_categoricals
+
+from crumb.errors import InvalidInput
+from crumb.infer import take
+from crumb.table import Rows
+
+
+def one_row(row: Any, columns: Sequence[Any] | None) -> Any:
+    """One query, given as a sequence, a Series or a mapping of names, as a table of one row.
+
+    ``columns`` are the names of the pool's columns; None where they have none.
+    """
+    if isinstance(row, pd.Series):
+        row = row.to_dict() if columns is not None else row.to_numpy()
+    if isinstance(row, Mapping):
+        return _named(row, columns)
+    if isinstance(row, pd.DataFrame) or getattr(row, "ndim", 1) == 2:
+        if len(row) != 1:
+            raise InvalidInput(f"submit takes one row, got {len(row)}; submit_many takes a table.")
+        return row
+    values = np.asarray(row) if not isinstance(row, (list, tuple)) else np.array(row, dtype=object)
+    if values.ndim != 1:
+        raise InvalidInput("A row is a sequence of values, a Series, or a mapping of column names to values.")
+    return values[None, :]
+
+
+def _named(row: Mapping[Any, Any], columns: Sequence[Any] | None) -> pd.DataFrame:
+    if columns is None:
+        raise InvalidInput("The columns of the training table have no names: give a row as a sequence of values.")
+    missing = [name for name in columns if name not in row]
+    unknown = [name for name in row if name not in set(columns)]
+    if missing or unknown:
+        said = [f"has no value for {missing[0]!r}"] * bool(missing) + [f"names {unknown[0]!r}"] * bool(unknown)
+        raise InvalidInput(f"The row {' and '.join(said)}; the columns are {list(columns)}.")
+    return pd.DataFrame({name: [row[name]] for name in columns})
+
+
+def stack(pieces: Sequence[Rows]) -> Rows:
+    """Tables with the same columns below each other; values stay what they are."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if isinstance(pieces[0], np.ndarray):
+        return np.concatenate(pieces)
+    columns = {name: _joined([piece.iloc[:, j] for piece in pieces]) for j, name in enumerate(pieces[0].columns)}
+    return pd.DataFrame(columns)
+
+
+def _joined(columns: list[pd.Series]) -> pd.Series:
+    """pandas makes plain objects of categoricals whose categories differ, as those of single rows do."""
+    if isinstance(columns[0].dtype, pd.CategoricalDtype):
+        return pd.Series(union_categoricals(columns, ignore_order=True))
+    return pd.concat(columns, ignore_index=True)
+
+
+def gather(places: Sequence[tuple[Rows, int]]) -> Rows:
+    """The rows at these places, in this order; neighbours that come from one table are taken together."""
+    pieces: list[tuple[Rows, list[int]]] = []
+    for rows, index in places:
+        if not pieces or pieces[-1][0] is not rows:
+            pieces.append((rows, []))
+        pieces[-1][1].append(index)
+    return stack([take(rows, np.array(index)) for rows, index in pieces])

@@ -1,0 +1,428 @@
+"""``CrumbOnline``: queries come one at a time, answers go out in passes shared by those that wait for the same context.
+
+Any thread may submit. One worker thread owns the passes; a second one makes new plans. A query is encoded and routed by
+the thread that submits it, under the version that is current then, and answered by that version whatever comes after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crumb.errors import InvalidInput, StreamClosed
+from crumb.estimator import _labels
+from crumb.infer import take
+from crumb.online.buffer import Buffers, Key
+from crumb.online.clock import Clock
+from crumb.online.drift import Drift
+from crumb.online.learning import PoolMemory, first_pool, refitted
+from crumb.online.refresh import Refresher, RefreshPolicy
+from crumb.online.rows import gather, one_row
+from crumb.online.version import Answer, PlanVersion, check_estimator, make_version, pool_sample, resolve_output
+from crumb.online.window import Window, latest
+from crumb.plan import Plan
+from crumb.settings import positive
+from crumb.table import Rows
+
+
+@dataclass(eq=False)
+class Pending:
+    """A query that was accepted and is not answered yet: a row of an encoded table, routed by one version."""
+
+    version: PlanVersion
+    cluster: int
+    rows: Rows
+    index: int
+    future: Future[Answer] = field(default_factory=Future)
+
+    @property
+    def key(self) -> Key:
+        return self.version.number, self.cluster
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Where a stream stands. Counts are since the stream was first made, restarts included."""
+
+    accepted: int = 0
+    answered: int = 0
+    failed: int = 0  # answered with an exception
+    cancelled: int = 0  # by those who had asked
+    refused: int = 0
+    passes: int = 0
+    refreshes: int = 0
+    refresh_failures: int = 0
+    pending: int = 0
+    version: int = 1
+    pool_version: int = 1
+    plan_age: float = 0.0  # seconds
+    drift: Drift | None = None  # the last look at the window
+    fill: dict[int, int] = field(default_factory=dict)  # queries that wait, by cluster
+
+
+class CrumbOnline:
+    """Answers for a stream of queries with the contexts of a frozen plan.
+
+    Answers are those of ``estimator.predict_proba(X, plan=stream.plan)`` (or ``predict``), whatever the order and the
+    batches in which the rows come.
+
+    Parameters
+    ----------
+    estimator : fitted CrumbClassifier or CrumbRegressor
+    X : table or None, default=None
+        Queries that the first plan is made for. None: a sample of the pool.
+    plan : Plan or None, default=None
+        A plan that was made for ``X``, in the place of a new one.
+    output : {"proba", "label", "mean", "median", "quantiles"} or None, default=None
+        What an answer holds. None: probabilities, labels where the model has none, means for regression.
+    quantiles : list of float or None, default=None
+    b_min : int, default=32
+        Queries of one cluster that make a pass worth its while.
+    timeout : float, default=0.1
+        Seconds after which a query's cluster gets its pass however few are in it.
+    max_pending : int, default=10_000
+        Queries that may wait for an answer; more are refused with ``StreamFull``.
+    refresh : {"never", "periodic", "drift"}, default="never"
+        When the latest queries get a plan of their own: every ``refresh_every`` queries, or when a look at every so many
+        finds that they are no longer those that the plan was made for.
+    refresh_every : int or None, default=None
+        None: as many as the window holds, and a quarter of that between two looks for drift.
+    window : int, default=512
+        The latest queries, for which the next plan is made.
+    significance : float, default=0.01
+        Probability that a look finds drift where there is none.
+    max_rows, max_age : int, float or None, default=None
+        Rows of the pool, and seconds since they came, beyond which the oldest leave it at the next refresh.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from crumb import CrumbClassifier
+    >>> from crumb.online import CrumbOnline
+    >>> X, y = load_iris(return_X_y=True)
+    >>> clf = CrumbClassifier(context_size=60, n_clusters=3).fit(X[::2], y[::2])
+    >>> with CrumbOnline(clf, X[1::2], timeout=0.01) as stream:
+    ...     answer = stream.submit(X[1]).result()
+    >>> answer.value.shape, answer.version
+    ((3,), 1)
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        X: Any = None,
+        *,
+        plan: Plan | None = None,
+        output: str | None = None,
+        quantiles: Sequence[float] | None = None,
+        b_min: int = 32,
+        timeout: float = 0.1,
+        max_pending: int = 10_000,
+        refresh: str = "never",
+        refresh_every: int | None = None,
+        window: int = 512,
+        significance: float = 0.01,
+        max_rows: int | None = None,
+        max_age: float | None = None,
+        clock: Clock | None = None,
+    ):
+        estimator, clock = check_estimator(estimator), clock or Clock()
+        rows, points = pool_sample(estimator, window) if X is None else estimator._query(X)
+        version = make_version(estimator, rows, points, 1, 1, clock.date(), plan)
+        memory = PoolMemory(first_pool(estimator, clock.date()), max_rows, max_age)
+        self._settings = {
+            "output": output,
+            "quantiles": None if quantiles is None else [float(level) for level in quantiles],
+            "b_min": b_min,
+            "timeout": timeout,
+            "max_pending": max_pending,
+            "refresh": refresh,
+            "refresh_every": refresh_every,
+            "window": window,
+            "significance": significance,
+            "max_rows": max_rows,
+            "max_age": max_age,
+        }
+        self._start(version, memory, clock, Stats())
+        self._window.add(rows, fresh=False)
+
+    def _start(self, version: PlanVersion, memory: PoolMemory, clock: Clock, stats: Stats) -> None:
+        """Everything that a new stream and one that was loaded have in common."""
+        settings = check_settings(self._settings)
+        policy = RefreshPolicy(settings["refresh"], settings["refresh_every"])
+        self._output = resolve_output(version.estimator, settings["output"], settings["quantiles"])
+        self._version, self._memory, self._clock, self._stats = version, memory, clock, stats
+        self._buffers: Buffers[Pending] = Buffers(settings["b_min"], settings["timeout"], settings["max_pending"])
+        self._window = Window(settings["window"])
+        self._significance = settings["significance"]
+        self._in_pass: list[Pending] = []
+        self._closed = False
+        self._changed = threading.Condition()  # guards everything above
+        self._building = threading.Lock()  # one new plan at a time
+        self._refresher = Refresher(policy, self._drifted, self.refresh)
+        self._worker = threading.Thread(target=self._work, name="crumb-passes", daemon=True)
+        self._worker.start()
+
+    # Queries in
+
+    def submit(self, row: Any) -> Future[Answer]:
+        """Ask for one row (a sequence, a Series, a mapping of column names, or a table of one row)."""
+        return self._submit(lambda version: one_row(row, version.columns))[0]
+
+    def submit_many(self, X: Any) -> list[Future[Answer]]:
+        """Ask for each row of a table: all of them are accepted, or none is."""
+        return self._submit(lambda version: X)
+
+    async def ask(self, row: Any) -> Answer:
+        """``submit`` for asyncio. Who stops waiting gives the place free."""
+        return await asyncio.wrap_future(self.submit(row))
+
+    def _submit(self, table: Any) -> list[Future[Answer]]:
+        while True:
+            version = self._version
+            self._check_open()
+            rows, points = version.encode(table(version))
+            clusters = version.plan.route(points)
+            items = [Pending(version, int(cluster), rows, i) for i, cluster in enumerate(clusters)]
+            with self._changed:
+                if version is self._version:  # else a new plan came meanwhile, and reads rows in its own way
+                    self._accept(items, rows)
+                    break
+        for item in items:
+            item.future.add_done_callback(lambda future, item=item: self._forget(item))
+        self._refresher.saw(len(items))
+        return [item.future for item in items]
+
+    def _accept(self, items: list[Pending], rows: Rows) -> None:
+        self._check_open()
+        try:
+            self._buffers.add([(item.key, item) for item in items], self._clock.now())
+        except Exception:
+            self._count(refused=len(items))
+            raise
+        self._window.add(rows)
+        self._count(accepted=len(items))
+        self._changed.notify_all()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StreamClosed("This stream is closed: it takes no more queries.")
+
+    def _forget(self, item: Pending) -> None:
+        """Runs when a future is done: one that was cancelled gives its place free."""
+        if item.future.cancelled():
+            with self._changed:
+                if self._buffers.discard(item.key, item):
+                    self._count(cancelled=1)
+                    self._changed.notify_all()
+
+    # Answers out: the worker thread
+
+    def _work(self) -> None:
+        while (batch := self._next_batch()) is not None:
+            self._answer(batch)
+
+    def _next_batch(self) -> list[Pending] | None:
+        """Wait for a buffer that is due; None when the stream is closed and empty."""
+        with self._changed:
+            while (key := self._buffers.due(self._clock.now())) is None:
+                left = self._buffers.seconds_left(self._clock.now())
+                if self._closed and left is None:
+                    return None
+                self._clock.wait(self._changed, left)
+            self._in_pass = self._buffers.take(key)
+            return self._in_pass
+
+    def _answer(self, batch: list[Pending]) -> None:
+        asked = [item for item in batch if item.future.set_running_or_notify_cancel()]
+        answers: list[Answer] = []
+        error: BaseException | None = None
+        try:
+            if asked:
+                rows = gather([(item.rows, item.index) for item in asked])
+                answers = asked[0].version.answer(asked[0].cluster, rows, self._output)
+        except BaseException as raised:  # those who wait must hear of it, and the worker must live on
+            error = raised
+        answered = len(asked) if error is None else 0
+        with self._changed:
+            self._in_pass = []
+            self._buffers.done(len(batch))
+            self._count(
+                passes=int(bool(asked)),
+                answered=answered,
+                failed=len(asked) - answered,
+                cancelled=len(batch) - len(asked),
+            )
+            self._changed.notify_all()
+        for i, item in enumerate(asked):
+            if error is None:
+                item.future.set_result(answers[i])
+            else:
+                item.future.set_exception(error)
+
+    def flush(self, wait_for_answers: bool = True) -> None:
+        """Answer now what waits now, however few there are."""
+        with self._changed:
+            futures = [item.future for item in (*self._buffers.waiting(), *self._in_pass)]
+            self._buffers.hurry()
+            self._changed.notify_all()
+        if wait_for_answers:
+            wait(futures)
+
+    # New plans
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that a query would be answered with now."""
+        return self._version.plan
+
+    @property
+    def estimator(self) -> Any:
+        """The estimator that belongs to ``plan``: after rows were learned, one with another pool."""
+        return self._version.estimator
+
+    @property
+    def version(self) -> int:
+        return self._version.number
+
+    def refresh(self) -> int:
+        """Make a plan for the latest queries, with the pool as it is now; the number of the new version.
+
+        Queries go on being answered by the old version until the new one is complete. It takes the place of the old one
+        at once; what waits then is answered by the old one without delay.
+        """
+        with self._building:
+            with self._changed:
+                old, pieces, count = self._version, self._window.pieces(), len(self._window)
+            upcoming = self._memory.upcoming(self._clock.date())
+            estimator = old.estimator if upcoming is None else refitted(old.estimator, upcoming.pool)
+            rows, points = estimator._query(latest(pieces, count))
+            number, pool_number = old.number + 1, old.pool_number + int(upcoming is not None)
+            new = make_version(estimator, rows, points, number, pool_number, self._clock.date())
+            with self._changed:
+                if upcoming is not None:
+                    self._memory.commit(upcoming)
+                self._version, self._window.fresh = new, 0
+                self._buffers.hurry()
+                self._count(refreshes=1)
+                self._changed.notify_all()
+            return number
+
+    def drift(self) -> Drift:
+        """Hold the queries since the plan was made (the whole window if there are none) against those behind it."""
+        with self._changed:
+            version, pieces = self._version, self._window.pieces()
+            count = self._window.fresh or len(self._window)
+        points = version.encode(latest(pieces, count))[1]
+        found = version.baseline.compare(points, self._significance, version.number)
+        with self._changed:
+            self._stats = replace(self._stats, drift=found)
+        return found
+
+    def _drifted(self) -> bool:
+        """Whether the policy's refresh is needed; drift is looked for once half of the window is new."""
+        if self._refresher.policy.kind == "periodic":
+            return True
+        return 2 * self._window.fresh >= self._window.size and self.drift().found
+
+    def learn(self, X: Any, y: Any) -> None:
+        """Labelled rows for the pool; the next refresh sees them."""
+        labels = _labels(y)
+        rows = take(self._version.encode(X)[0], np.arange(len(X)))  # a copy: the caller may write to X again
+        if len(rows) != len(labels):
+            raise InvalidInput(f"X has {len(rows)} rows, y has {len(labels)} labels.")
+        if self._version.classes is None:
+            labels = _finite(labels)
+        self._memory.add(rows, labels, self._clock.date())
+
+    # The stream as a whole
+
+    def stats(self) -> Stats:
+        with self._changed:
+            version = self._version
+            return replace(
+                self._stats,
+                refresh_failures=self._stats.refresh_failures + self._refresher.failures,
+                pending=self._buffers.pending,
+                version=version.number,
+                pool_version=version.pool_number,
+                plan_age=self._clock.date() - version.made,
+                fill=self._buffers.fill(version.number),
+            )
+
+    def _count(self, **more: int) -> None:
+        self._stats = replace(self._stats, **{name: getattr(self._stats, name) + n for name, n in more.items()})
+
+    def save(self, path: str | Path) -> None:
+        """Write plan, pool, window and counters to one file without pickle; queries that wait are not in it."""
+        from crumb.online.state import save
+
+        save(self, path)
+
+    @classmethod
+    def load(cls, path: str | Path, *, clock: Clock | None = None, **changes: Any) -> CrumbOnline:
+        """A stream that goes on where a saved one stood. ``changes`` replace parameters of the estimator."""
+        from crumb.online.state import load
+
+        return load(cls, path, clock or Clock(), changes)
+
+    def close(self, drain: bool = True) -> None:
+        """Take no more queries; answer those that wait, or with ``drain=False`` tell them that they will not be."""
+        with self._changed:
+            self._closed = True
+            abandoned = [] if drain else [item for key in self._buffers.keys() for item in self._buffers.take(key)]
+            self._buffers.done(len(abandoned))
+            self._count(failed=len(abandoned))
+            self._buffers.hurry()
+            self._changed.notify_all()
+        for item in abandoned:
+            if item.future.set_running_or_notify_cancel():
+                item.future.set_exception(StreamClosed("The stream was closed before this query was answered."))
+        self._refresher.close()
+        if threading.current_thread() is not self._worker:  # a callback of an answer may close the stream
+            self._worker.join()
+
+    def __enter__(self) -> CrumbOnline:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def check_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a stream, checked, with what depends on others filled in."""
+    checked = dict(settings)
+    for name in ("b_min", "max_pending", "window"):
+        checked[name] = positive(name, settings[name])
+    if settings["refresh_every"] is None:
+        checked["refresh_every"] = (
+            checked["window"] if settings["refresh"] != "drift" else max(1, checked["window"] // 4)
+        )
+    else:
+        checked["refresh_every"] = positive("refresh_every", settings["refresh_every"])
+    if settings["max_rows"] is not None and positive("max_rows", settings["max_rows"]) < 2:
+        raise InvalidInput("max_rows must be at least 2.")
+    if not settings["timeout"] >= 0:
+        raise InvalidInput(f"timeout must be a number of seconds, got {settings['timeout']!r}.")
+    if settings["max_age"] is not None and not settings["max_age"] > 0:
+        raise InvalidInput(f"max_age must be a positive number of seconds, got {settings['max_age']!r}.")
+    if not 0 < settings["significance"] < 1:
+        raise InvalidInput(f"significance must lie between 0 and 1, got {settings['significance']!r}.")
+    return checked
+
+
+def _finite(labels: np.ndarray) -> np.ndarray:
+    try:
+        numbers = labels.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput("Regression needs numbers as labels.") from error
+    if not np.isfinite(numbers).all():
+        raise InvalidInput("Labels must be finite numbers.")
+    return numbers
