@@ -15,7 +15,7 @@ Key = tuple[int, int]  # version of the plan, cluster: queries of two plans neve
 
 
 class Buffers(Generic[Item]):
-    """At most ``max_pending`` items that were added and are not yet ``done``, by key, in the order in which they came."""
+    """At most ``max_pending`` items that were added and are not yet ``done``, by key, in the order of coming."""
 
     def __init__(self, b_min: int, timeout: float, max_pending: int):
         self.b_min, self.timeout, self.max_pending = b_min, timeout, max_pending
@@ -72,8 +72,8 @@ class Buffers(Generic[Item]):
         """Everything that waits is due now; what comes later is not."""
         self._hurried.update(self._buffers)
 
-    def keys(self) -> list[Key]:
-        return list(self._buffers)
+    def take_all(self) -> list[Item]:
+        return [item for key in list(self._buffers) for item in self.take(key)]
 
     def waiting(self) -> list[Item]:
         return [item for buffer in self._buffers.values() for item in buffer]

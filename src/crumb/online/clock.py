@@ -1,4 +1,4 @@
-"""What time it is, and how to wait: the only place where a stream meets real time, so that tests can bring their own."""
+"""What time it is, and how to wait: the only place where a stream meets real time, so that tests bring their own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Whether the queries have left the plan: MMD² to those that it was made for, and their distance to its centroids.
 
-Both are held against what chance does. Under no drift the queries of the window and those behind the plan are draws from
-one distribution, so exchanging them changes nothing; how large the two statistics get when rows are exchanged at random
-is the spread that drift has to exceed.
+Both are held against what chance does. Without drift the queries of the window and those behind the plan are draws
+from one distribution, so exchanging them changes nothing; how large the two statistics get when rows are exchanged at
+random is the spread that drift has to exceed.
 """
 
 from __future__ import annotations

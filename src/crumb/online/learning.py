@@ -50,6 +50,11 @@ class PoolMemory:
         with self._lock:
             self._new.append(LabelledRows(rows, y, np.full(len(y), date)))
 
+    def restore(self, new: LabelledRows) -> None:
+        """Rows that a saved stream had not learned yet."""
+        with self._lock:
+            self._new.append(new)
+
     def new(self) -> list[LabelledRows]:
         """What the current pool does not have yet."""
         with self._lock:

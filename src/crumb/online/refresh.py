@@ -15,7 +15,7 @@ log = logging.getLogger("crumb.online")
 
 @dataclass(frozen=True)
 class RefreshPolicy:
-    """``"periodic"``: a new plan every so many queries. ``"drift"``: a look every so many, a new plan if there is cause."""
+    """``"periodic"``: a new plan every so many queries. ``"drift"``: a look every so many, and a plan for cause."""
 
     kind: str
     every: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -50,7 +50,8 @@ def stack(pieces: Sequence[Rows]) -> Rows:
         return pieces[0]
     if isinstance(pieces[0], np.ndarray):
         return np.concatenate(pieces)
-    columns = {name: _joined([piece.iloc[:, j] for piece in pieces]) for j, name in enumerate(pieces[0].columns)}
+    frames = cast("Sequence[pd.DataFrame]", pieces)
+    columns = {name: _joined([frame[name] for frame in frames]) for name in frames[0].columns}
     return pd.DataFrame(columns)
 
 

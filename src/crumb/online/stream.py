@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ import numpy as np
 
 from crumb.errors import InvalidInput, StreamClosed
 from crumb.estimator import _labels
-from crumb.infer import take
 from crumb.online.buffer import Buffers, Key
 from crumb.online.clock import Clock
 from crumb.online.drift import Drift
@@ -90,8 +90,8 @@ class CrumbOnline:
     max_pending : int, default=10_000
         Queries that may wait for an answer; more are refused with ``StreamFull``.
     refresh : {"never", "periodic", "drift"}, default="never"
-        When the latest queries get a plan of their own: every ``refresh_every`` queries, or when a look at every so many
-        finds that they are no longer those that the plan was made for.
+        When the latest queries get a plan of their own: every ``refresh_every`` queries, or when a look after so
+        many finds that they are no longer those that the plan was made for.
     refresh_every : int or None, default=None
         None: as many as the window holds, and a quarter of that between two looks for drift.
     window : int, default=512
@@ -189,6 +189,7 @@ class CrumbOnline:
             version = self._version
             self._check_open()
             rows, points = version.encode(table(version))
+            rows = rows.copy()  # the caller may write to the row again before it is answered
             clusters = version.plan.route(points)
             items = [Pending(version, int(cluster), rows, i) for i, cluster in enumerate(clusters)]
             with self._changed:
@@ -196,7 +197,7 @@ class CrumbOnline:
                     self._accept(items, rows)
                     break
         for item in items:
-            item.future.add_done_callback(lambda future, item=item: self._forget(item))
+            item.future.add_done_callback(partial(self._forget, item))
         self._refresher.saw(len(items))
         return [item.future for item in items]
 
@@ -215,9 +216,9 @@ class CrumbOnline:
         if self._closed:
             raise StreamClosed("This stream is closed: it takes no more queries.")
 
-    def _forget(self, item: Pending) -> None:
+    def _forget(self, item: Pending, future: Future[Answer]) -> None:
         """Runs when a future is done: one that was cancelled gives its place free."""
-        if item.future.cancelled():
+        if future.cancelled():
             with self._changed:
                 if self._buffers.discard(item.key, item):
                     self._count(cancelled=1)
@@ -335,7 +336,7 @@ class CrumbOnline:
     def learn(self, X: Any, y: Any) -> None:
         """Labelled rows for the pool; the next refresh sees them."""
         labels = _labels(y)
-        rows = take(self._version.encode(X)[0], np.arange(len(X)))  # a copy: the caller may write to X again
+        rows = self._version.encode(X)[0].copy()  # the caller may write to X again
         if len(rows) != len(labels):
             raise InvalidInput(f"X has {len(rows)} rows, y has {len(labels)} labels.")
         if self._version.classes is None:
@@ -377,7 +378,7 @@ class CrumbOnline:
         """Take no more queries; answer those that wait, or with ``drain=False`` tell them that they will not be."""
         with self._changed:
             self._closed = True
-            abandoned = [] if drain else [item for key in self._buffers.keys() for item in self._buffers.take(key)]
+            abandoned = [] if drain else self._buffers.take_all()
             self._buffers.done(len(abandoned))
             self._count(failed=len(abandoned))
             self._buffers.hurry()

@@ -1,4 +1,4 @@
-"""One version of what a stream answers with: a fitted estimator and a frozen plan that belong together. Never changed."""
+"""One version of what a stream answers with: a fitted estimator and a frozen plan that belong together."""
 
 from __future__ import annotations
 

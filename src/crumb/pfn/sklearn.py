@@ -14,8 +14,8 @@ from sklearn.base import clone
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
 from crumb.table import Rows
 
-# Products of few rows round differently from products of many. With a frozen plan an answer may depend on its row alone,
-# so that estimators then see pieces of this one size, however many queries were asked together.
+# Products of few rows round differently from products of many. With a frozen plan an answer may depend on its row
+# alone, so that estimators then see pieces of this one size, however many queries were asked together.
 PIECE = 256
 
 
