@@ -13,10 +13,12 @@ import numpy as np
 import torch
 from scipy.spatial.distance import cdist
 
+from crumb.clustering import cluster
 from crumb.kernel import Rbf
 
 SAMPLE = 512  # rows of each side: the test costs as much as (2 · SAMPLE)² kernel values, whatever the stream
 EXCHANGES = 500  # random exchanges behind the spread
+LEAST_A_CLUSTER = 5  # queries behind a centroid to which distances are taken
 ROUNDING = 1e-12  # statistics below this are zero: where all queries are equal there is no spread to compare with
 
 
@@ -35,51 +37,46 @@ class Drift:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A sample of the queries behind a plan, and how far they were from their centroids."""
+    """A sample of the queries behind a plan, and how far queries of their kind are from centroids of their kind.
+
+    Centroids are near to the queries that made them: new queries of the same kind are farther away (by 6 % with 512
+    queries and 20 clusters) and would pass for drift. So the distances are taken to the centroids of one half of the
+    queries behind the plan, as many as the plan has clusters: the other half and those of the window are new to them.
+    """
 
     points: np.ndarray
-    distances: np.ndarray
     centroids: np.ndarray
+    distances: np.ndarray
     bandwidth: float
 
     @classmethod
-    def of(cls, points: np.ndarray, labels: np.ndarray, centroids: np.ndarray, bandwidth: float, seed: int) -> Baseline:
-        distances = unseen_distances(points, labels, centroids)
-        if len(points) > SAMPLE:
-            kept = np.sort(np.random.default_rng([seed, 1]).choice(len(points), SAMPLE, replace=False))
-            points, distances = points[kept], distances[kept]
-        return cls(points, distances, centroids, bandwidth)
+    def of(cls, points: np.ndarray, n_clusters: int, bandwidth: float, seed: int) -> Baseline:
+        order = np.random.default_rng([seed, 1]).permutation(len(points))
+        points = points[order[: 2 * SAMPLE]]
+        half = (len(points) + 1) // 2
+        centroids = cluster(points[:half], min(n_clusters, max(1, half // LEAST_A_CLUSTER)), seed)[1]
+        unseen = points[half:] if len(points) > 1 else points
+        return cls(points[:SAMPLE], centroids, _nearest_distance(unseen, centroids), bandwidth)
 
     def compare(self, window: np.ndarray, significance: float, seed: int) -> Drift:
         """Whether the window (its latest ``SAMPLE`` rows) looks like the queries behind the plan.
 
         ``significance`` is the probability of an alarm without drift, halved between the two statistics.
         """
-        window = window[-SAMPLE:]
-        weights = _exchanged(len(self.points), len(window), np.random.default_rng([seed, 2]))
-        mmd2 = _mmd2(np.concatenate([self.points, window]), self.bandwidth, weights)
-        distances = np.concatenate([self.distances, cdist(window, self.centroids).min(axis=1)])
-        farther = distances @ weights  # mean of the window less mean of the plan
+        window, rng = window[-SAMPLE:], np.random.default_rng([seed, 2])
+        gaps = _exchanged(len(self.points), len(window), rng)
+        mmd2 = _mmd2(np.concatenate([self.points, window]), self.bandwidth, gaps)
+        now = _nearest_distance(window, self.centroids)
+        distances = np.concatenate([self.distances, now])
+        farther = distances @ _exchanged(len(self.distances), len(window), rng)
         scale = max(1.0, float(distances.max()))
         score = max(_excess(mmd2, significance / 2, 1.0), _excess(farther, significance / 2, scale))
         usual = max(float(self.distances.mean()), np.finfo(float).tiny)
-        return Drift(score, float(mmd2[0]), float(distances[len(self.points) :].mean()) / usual)
+        return Drift(score, float(mmd2[0]), float(now.mean()) / usual)
 
 
-def unseen_distances(points: np.ndarray, labels: np.ndarray, centroids: np.ndarray) -> np.ndarray:
-    """How far the queries behind a plan would have been from its centroids had they not made them.
-
-    A centroid is the mean of its queries and therefore near to them; new queries of the same kind are farther away, and
-    would pass for drift. Without query i, the mean of n queries moves away from it by the factor n / (n − 1), and the
-    query falls to the next centroid if that is nearer.
-    """
-    distances = cdist(points, centroids)
-    rows, sizes = np.arange(len(points)), np.bincount(labels, minlength=len(centroids))[labels]
-    own = distances[rows, labels].copy()
-    distances[rows, labels] = np.inf
-    without = np.where(sizes > 1, own * sizes / np.maximum(1, sizes - 1), np.inf)  # alone, it had no centroid
-    moved = np.minimum(without, distances.min(axis=1))
-    return np.where(np.isfinite(moved), moved, own)  # one query, one centroid: nothing to compare with
+def _nearest_distance(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    return cdist(points, centroids).min(axis=1)
 
 
 def _exchanged(before: int, after: int, rng: np.random.Generator) -> np.ndarray:

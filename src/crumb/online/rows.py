@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import union_categoricals
 
 from crumb.errors import InvalidInput
 from crumb.infer import take
@@ -57,8 +56,8 @@ def stack(pieces: Sequence[Rows]) -> Rows:
 
 def _joined(columns: list[pd.Series]) -> pd.Series:
     """pandas makes plain objects of categoricals whose categories differ, as those of single rows do."""
-    if isinstance(columns[0].dtype, pd.CategoricalDtype):
-        return pd.Series(union_categoricals(columns, ignore_order=True))
+    if isinstance(columns[0].dtype, pd.CategoricalDtype) and any(c.dtype != columns[0].dtype for c in columns):
+        return pd.concat([column.astype(object) for column in columns], ignore_index=True).astype("category")
     return pd.concat(columns, ignore_index=True)
 
 

@@ -42,6 +42,7 @@ def save(stream: CrumbOnline, path: str | Path) -> None:
         arrays = {
             "came": stream._memory.pool.came,
             "baseline_points": version.baseline.points,
+            "baseline_centroids": version.baseline.centroids,
             "baseline_distances": version.baseline.distances,
         }
         files = {
@@ -72,7 +73,10 @@ def load(kind: type[CrumbOnline], path: str | Path, clock: Clock, changes: dict[
         plan = _read(files["plan.crumb"], Plan.load)
         plan.check_pool(estimator._fingerprint)
         baseline = Baseline(
-            arrays["baseline_points"], arrays["baseline_distances"], plan.centroids, estimator._settings.bandwidth
+            arrays["baseline_points"],
+            arrays["baseline_centroids"],
+            arrays["baseline_distances"],
+            estimator._settings.bandwidth,
         )
         version = PlanVersion(about["number"], about["pool_number"], estimator, plan, baseline, about["made"])
         settings = about["settings"]

@@ -92,7 +92,7 @@ def make_version(
     """Plan for these queries (or take the plan that was made for them) and remember what they looked like."""
     plan = estimator._plan(points, evidence=False) if plan is None else plan
     plan.check_pool(estimator._fingerprint)
-    baseline = Baseline.of(points, plan.route(points), plan.centroids, estimator._settings.bandwidth, estimator._seed)
+    baseline = Baseline.of(points, plan.n_clusters, estimator._settings.bandwidth, estimator._seed)
     return PlanVersion(number, pool_number, estimator, plan, baseline, made)
 
 
