@@ -67,6 +67,7 @@ def test_answers_of_the_embedded_network(cache_size: float) -> None:
             got = in_pieces(stream, X, rng.permutation(len(X)), cuts)
             if cache_size:
                 np.testing.assert_allclose(got, expected, atol=1e-5, rtol=0)
+                assert len(clf._backend._contexts) == PLAN.n_clusters  # a flush costs the queries, not the context
             else:
                 np.testing.assert_array_equal(got, expected)
 
@@ -233,6 +234,22 @@ def test_queries_buffer_while_a_pass_runs_and_flush_waits_for_both() -> None:
         stream.flush()
         assert first.done()
         assert second.done()
+
+
+def test_an_answer_may_flush_and_close_the_stream() -> None:
+    stream = CrumbOnline(CLF, X, b_min=100, timeout=60)
+    future = stream.submit(X[0])
+    closed = threading.Event()
+
+    def last(_) -> None:
+        stream.flush()
+        stream.close()
+        closed.set()
+
+    future.add_done_callback(last)
+    stream.flush()
+    assert closed.wait(10)
+    stream.close()
 
 
 def test_many_threads_may_ask() -> None:

@@ -29,7 +29,9 @@ def one_row(row: Any, columns: Sequence[Any] | None) -> Any:
     values = np.asarray(row) if not isinstance(row, (list, tuple)) else np.array(row, dtype=object)
     if values.ndim != 1:
         raise InvalidInput("A row is a sequence of values, a Series, or a mapping of column names to values.")
-    return values[None, :]
+    if columns is not None and len(values) == len(columns):
+        return pd.DataFrame({name: [value] for name, value in zip(columns, values, strict=True)})
+    return values[None, :]  # of the wrong length where there are names: the estimator says so
 
 
 def _named(row: Mapping[Any, Any], columns: Sequence[Any] | None) -> pd.DataFrame:

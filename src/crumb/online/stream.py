@@ -233,6 +233,7 @@ class CrumbOnline:
     def _next_batch(self) -> list[Pending] | None:
         """Wait for a buffer that is due; None when the stream is closed and empty."""
         with self._changed:
+            self._in_pass = []  # only now: until their futures are done, a flush has to wait for them
             while (key := self._buffers.due(self._clock.now())) is None:
                 left = self._buffers.seconds_left(self._clock.now())
                 if self._closed and left is None:
@@ -253,7 +254,6 @@ class CrumbOnline:
             error = raised
         answered = len(asked) if error is None else 0
         with self._changed:
-            self._in_pass = []
             self._buffers.done(len(batch))
             self._count(
                 passes=int(bool(asked)),
@@ -274,7 +274,7 @@ class CrumbOnline:
             futures = [item.future for item in (*self._buffers.waiting(), *self._in_pass)]
             self._buffers.hurry()
             self._changed.notify_all()
-        if wait_for_answers:
+        if wait_for_answers and threading.current_thread() is not self._worker:  # it cannot wait for itself
             wait(futures)
 
     # New plans
