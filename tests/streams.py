@@ -1,4 +1,4 @@
-"""What the tests of crumb.online share: small tables, cheap models, a clock that stands still, a model that can be held."""
+"""What the tests of crumb.online share: small tables, cheap models, a clock that stands still, a model to hold back."""
 
 from __future__ import annotations
 

@@ -128,3 +128,18 @@ def test_sizes_that_are_none(wrong):
     X, y, _ = table()
     with pytest.raises(InvalidInput, match="cache_size must be a number of megabytes"):
         CrumbClassifier(cache_size=wrong).fit(X, y)
+
+
+@pytest.mark.parametrize("context_size", [41, 60, 128])
+def test_without_a_cache_an_answer_of_a_frozen_plan_does_not_depend_on_the_batch(context_size):
+    """Bit for bit on a CPU: products of few rows would round differently."""
+    rng = np.random.default_rng(0)
+    X, Q = rng.normal(size=(300, 7)), rng.normal(size=(150, 7))
+    model = CrumbClassifier(n_clusters=2, context_size=context_size, cache_size=0, device="cpu").fit(
+        X, (X[:, 0] > 0) + 0
+    )
+    plan = model.plan(Q)
+    whole = model.predict_proba(Q, plan=plan)
+    for size in (1, 2, 5, 7, 12, 33, 100):
+        some = rng.choice(150, size)
+        np.testing.assert_array_equal(model.predict_proba(Q[some], plan=plan), whole[some])

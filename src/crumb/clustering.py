@@ -74,9 +74,12 @@ def _nearest(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     sizes = (centroids * centroids).sum(axis=1)
     scores = sizes - 2 * (points @ centroids.T)  # ‖x − c‖² less ‖x‖²
     labels = scores.argmin(axis=1)
-    two = np.partition(scores, 1, axis=1)[:, :2]
+    rows = np.arange(len(points))
+    best = scores[rows, labels]
+    scores[rows, labels] = np.inf
+    lead = scores.min(axis=1) - best  # of the nearest over the next
     scale = sizes.max() + (points * points).sum(axis=1)
-    doubtful = np.flatnonzero(two[:, 1] - two[:, 0] <= ROUNDING * np.finfo(points.dtype).eps * points.shape[1] * scale)
+    doubtful = np.flatnonzero(lead <= ROUNDING * np.finfo(points.dtype).eps * points.shape[1] * scale)
     for start in range(0, len(doubtful), 1_000):
         some = doubtful[start : start + 1_000]
         labels[some] = cdist(points[some], centroids, "sqeuclidean").argmin(axis=1)

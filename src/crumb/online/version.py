@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from crumb.errors import InvalidInput
-from crumb.estimator import DEFAULT_QUANTILES
+from crumb.estimator import quantile_levels
 from crumb.infer import infer, take
 from crumb.online.drift import Baseline
 from crumb.pfn import Output
@@ -79,8 +79,7 @@ def resolve_output(estimator: Any, output: str | None, quantiles: Any = None) ->
     backend = estimator._backend
     if output is None:
         output = next(kind for kind in ("proba", "label", "mean") if kind in backend.outputs)
-    levels = tuple(DEFAULT_QUANTILES if quantiles is None else quantiles) if output == "quantiles" else ()
-    asked = Output(output, levels)
+    asked = Output(output, quantile_levels(quantiles) if output == "quantiles" else ())
     if not (output == "label" and "proba" in backend.outputs):  # labels can always be had from probabilities
         backend.check_output(asked)
     return asked

@@ -49,7 +49,7 @@ V2_ARCHITECTURE = {
 }
 PASS_BYTES = 2 << 30  # size of the largest activation of one pass on a CPU, which the package does not split
 # Products of few rows round differently from products of many. Where contexts come again (a frozen plan, whose answers
-# depend on the row alone), queries come in at least so many, lest an answer depend on how many were asked together.
+# depend on the row alone), queries come in multiples of so many, lest an answer depend on how many were asked together.
 FEWEST_QUERIES = 32
 LEAST_QUERIES = 1_000  # each piece of the queries costs the whole context again
 
@@ -145,8 +145,8 @@ class TabICLBackend(NetworkBackend):
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
         estimator = self._fitted(task)
         predict = _predictor(estimator, output)
-        least = 1 if task.key is None else FEWEST_QUERIES
-        answers = [predict(_padded(piece, least)) for piece in _pieces(estimator, task)]
+        multiple = 1 if task.key is None else FEWEST_QUERIES
+        answers = [predict(_padded(piece, multiple)) for piece in _pieces(estimator, task)]
         return np.concatenate(answers)[: len(task.queries)]
 
     def _fitted(self, task: ContextTask) -> Any:
@@ -195,14 +195,16 @@ def _pieces(estimator: Any, task: ContextTask) -> list[Rows]:
     members = min(estimator.n_estimators, estimator.batch_size or estimator.n_estimators)
     rows = PASS_BYTES // (4 * estimator.model_.embed_dim * width * members)
     size = max(LEAST_QUERIES, rows - len(task.X))
+    if task.key is not None:
+        size = max(FEWEST_QUERIES, size // FEWEST_QUERIES * FEWEST_QUERIES)  # so that only the last piece is filled up
     return [_rows(task.queries, start, start + size) for start in range(0, len(task.queries), size)]
 
 
-def _padded(rows: Rows, least: int) -> Rows:
-    """At least so many rows, the last one repeated: queries do not see each other."""
-    if len(rows) >= least:
+def _padded(rows: Rows, multiple: int) -> Rows:
+    """A multiple of so many rows, the last one repeated: queries do not see each other."""
+    if len(rows) % multiple == 0:
         return rows
-    index = np.minimum(np.arange(least), len(rows) - 1)
+    index = np.minimum(np.arange(len(rows) + -len(rows) % multiple), len(rows) - 1)
     return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
 
 
