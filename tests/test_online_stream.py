@@ -283,6 +283,14 @@ def test_asyncio() -> None:
         assert stream.stats().pending == 0  # who stopped waiting left the buffer
 
 
+def answered_by(version: int, answers: list) -> None:
+    """Wait until a version has answered."""
+    end = time.monotonic() + 20
+    while not any(answer.version == version for _, answer in list(answers)):
+        assert time.monotonic() < end
+        time.sleep(0.005)
+
+
 def test_a_refresh_swaps_at_once_and_nobody_gets_a_mixture() -> None:
     with CrumbOnline(CLF, X, b_min=4, timeout=0.002, window=60) as stream:
         plans, stop, answers = {1: stream.plan}, threading.Event(), []
@@ -297,14 +305,14 @@ def test_a_refresh_swaps_at_once_and_nobody_gets_a_mixture() -> None:
         for thread in threads:
             thread.start()
         for _ in range(6):
-            time.sleep(0.05)
+            answered_by(stream.version, answers)
             number = stream.refresh()
             plans[number] = stream.plan
-        time.sleep(0.05)
+        answered_by(7, answers)
         stop.set()
         for thread in threads:
             thread.join()
-    assert {answer.version for _, answer in answers} >= {1, 7}
+    assert {answer.version for _, answer in answers} == set(range(1, 8))
     expected = {number: CLF.predict_proba(X, plan=plan) for number, plan in plans.items()}
     for i, answer in answers:
         np.testing.assert_array_equal(answer.value, expected[answer.version][i])
