@@ -25,6 +25,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/stage2.py --grow 100000 200000 400000 --out benchmarks/results/stage2_growth.json
 	$(BIN)/python benchmarks/context_cache.py --out benchmarks/results/context_cache.json
 	$(BIN)/python benchmarks/pass_speed.py --out benchmarks/results/pass_speed.json
+	$(BIN)/python benchmarks/budget.py --out benchmarks/results/budget.json
 	$(BIN)/python benchmarks/whole.py --out benchmarks/results/whole.json
 	$(BIN)/python benchmarks/plots.py
 

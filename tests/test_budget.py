@@ -107,7 +107,6 @@ def test_more_rows_queries_and_columns_are_more_work(model) -> None:
 
 def test_attention_makes_large_contexts_dearer_than_their_rows() -> None:
     one = backend("embedded")
-    assert one.work(8_000, 50, 10) > 1.5 * 2 * one.work(4_000, 50, 10) * 0.75
     assert one.work(8_000, 50, 10) > 8 * one.work(1_000, 50, 10)
 
 
@@ -123,23 +122,23 @@ def settings(**more):
 def test_herding_counts_too() -> None:
     """Stage 2 over many rows leaves less for the passes."""
     cost = PassCost(backend("embedded"), 10, each=0.0, per_work=1e-10)
-    few, many = (choose(Budget(5.0), settings(), cost, 1_000, rows, None) for rows in (5_000, 5_000_000))
+    few, many = (choose(Budget(5.0), settings(), cost, 1_000, (rows, 20), None) for rows in (5_000, 5_000_000))
     assert few.n > many.n
     assert many.affordable == int(0.3 * 5.0 / (10e-9 / 2))
-    without = choose(Budget(5.0), settings(strategy="centroid"), cost, 1_000, 5_000_000, None)
+    without = choose(Budget(5.0), settings(strategy="centroid"), cost, 1_000, (5_000_000, 20), None)
     assert without.n > many.n
 
 
 def test_what_measuring_took_is_part_of_the_budget() -> None:
     cost = PassCost(backend("embedded"), 10, each=0.0, per_work=1e-10)
-    whole, rest = (choose(Budget(5.0), settings(), cost, 1_000, 5_000, None, spent) for spent in (0.0, 4.0))
+    whole, rest = (choose(Budget(5.0), settings(), cost, 1_000, (5_000, 20), None, spent) for spent in (0.0, 4.0))
     assert rest.n < whole.n
     assert 4.0 < rest.facts["budget"]["expected_seconds"] <= 5.0
 
 
 def test_gigabytes_bound_the_rows() -> None:
     cost = PassCost(backend("embedded"), 100, each=0.0, per_work=0.0)
-    chosen = choose(Budget(None, 0.4), settings(), cost, 1_000, 50_000, None)
+    chosen = choose(Budget(None, 0.4), settings(), cost, 1_000, (50_000, 20), None)
     assert chosen.n < LADDER[-1]
     assert chosen.facts["budget"]["expected_gigabytes"] <= 0.4
     assert chosen.facts["budget"]["expected_seconds"] >= 0
@@ -148,10 +147,10 @@ def test_gigabytes_bound_the_rows() -> None:
 def test_every_query_is_a_pass_of_knn() -> None:
     cost = PassCost(backend("embedded"), 10, each=1.0, per_work=0.0)
     with pytest.warns(UserWarning, match="300 of 100 rows"):
-        chosen = choose(Budget(100.0), settings(strategy="knn"), cost, 300, 50_000, None)
+        chosen = choose(Budget(100.0), settings(strategy="knn"), cost, 300, (50_000, 20), None)
     assert chosen.facts["budget"]["expected_seconds"] == 300
     with pytest.warns(UserWarning, match="1000 of 100 rows"):
-        choose(Budget(100.0), settings(strategy="knn"), cost, 1_000, 50_000, None)
+        choose(Budget(100.0), settings(strategy="knn"), cost, 1_000, (50_000, 20), None)
 
 
 def test_predictions_within_a_budget() -> None:

@@ -21,3 +21,10 @@ def test_the_candidates_for_a_price_cost_no_more(rows: int, queries: int, cluste
     assert count >= 0
     assert load.among(count + 1) > price
     assert count == 0 or load.among(count) <= price
+
+
+def test_more_columns_make_a_kernel_value_dearer() -> None:
+    few, many = (Load(10_000, 100, 10, 100, columns) for columns in (20, 107))
+    assert many.exact == 2 * few.exact
+    assert many.candidates_for(10**9) == few.candidates_for(10**9 // 2)
+    assert Load(10_000, 100, 10, 100).exact == few.exact

@@ -56,9 +56,14 @@ def test_senseless_context_sizes_are_refused(wrong) -> None:
         (Load(5_000_000, 1_000_000, 20, 1_000), "cpu", ("rff",)),  # the queries alone cost too much
         (Load(1_000_000, 10_000, 20, 2_000), "cuda", ("exact",)),
         (Load(100_000_000, 10_000, 20, 2_000), "cuda", ("rff",)),
+        (Load(1_000_000, 10_000, 20, 2_000), "mps", ("rff",)),  # no Triton there
+        (Load(200_000, 1_000, 20, 1_000), "mps", ("exact",)),
     ],
 )
-def test_auto_kernel_goes_by_the_cost(load: Load, device: str, ways: tuple[str, ...]) -> None:
+def test_auto_kernel_goes_by_the_cost(
+    load: Load, device: str, ways: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crumb.cost.find_spec", lambda name: name)  # Triton is there
     kernel = resolve_kernel("auto", 64, "auto", 1.0, load, device)
     assert kernel.ways == ways
     assert kernel.batch == (10 if ways == ("rff",) else 1)

@@ -138,20 +138,20 @@ def choose(
     settings: PlanSettings,
     passes: PassCost,
     queries: int,
-    pool_rows: int,
+    pool: tuple[int, ...],
     window: int | None,
     spent: float = 0.0,
 ) -> PlanSettings:
     """The settings with K and n that fit, unless the user has fixed them, and what was expected of them.
 
-    ``spent``: seconds of the budget that measuring has taken.
+    ``pool``: its rows and columns in the selection space. ``spent``: seconds of the budget that measuring has taken.
     """
     seconds = None if budget.seconds is None else HERDING_SHARE * budget.seconds
     affordable = affordable_values(settings.device, settings.n_jobs, seconds)
     herds = isinstance(settings.strategy, MMD)
 
     def price(clusters: int, rows: int) -> tuple[float, float]:
-        load = Load(pool_rows, queries, clusters, rows)
+        load = Load(pool[0], queries, clusters, rows, pool[1])
         herding = load.seconds(affordable, settings.device, settings.n_jobs) if herds else 0.0
         largest = max(load.bytes(settings.device) if herds else 0, passes.bytes(clusters, rows, queries))
         return spent + herding + passes.seconds(clusters, rows, queries), largest / 1e9
@@ -160,7 +160,7 @@ def choose(
         queries if isinstance(settings.strategy, KNN) else settings.n_clusters if settings.fixed_clusters else None
     )
     rows = settings.n if settings.fixed_rows else None
-    rung = highest(rungs(queries, pool_rows, window, clusters, rows, price), budget)
+    rung = highest(rungs(queries, pool[0], window, clusters, rows, price), budget)
     expected = {"expected_seconds": round(rung.seconds, 3), "expected_gigabytes": round(rung.gigabytes, 3)}
     facts = {"budget": {**asdict(budget), **expected}}
     return replace(settings, n_clusters=rung.clusters, n=rung.rows, affordable=affordable, facts=facts)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from crumb.errors import InvalidInput
 
+UNKNOWN = 1 << 62  # bytes: nobody says how many are free
+
 DEVICES = ("auto", "cpu", "cuda", "mps")
 
 
@@ -19,3 +21,13 @@ def resolve_device(device: str) -> str:
     if not there[device.partition(":")[0]]:
         raise InvalidInput(f"The device {device!r} is not available on this machine: use device='cpu' or 'auto'.")
     return device
+
+
+def free_bytes(device: str) -> int:
+    """What may be taken of the memory of a CUDA GPU, some left over; elsewhere nobody knows."""
+    import torch
+
+    if not device.startswith("cuda"):
+        return UNKNOWN
+    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # kept by torch for the next ones
+    return int(0.8 * (torch.cuda.mem_get_info(device)[0] + idle))

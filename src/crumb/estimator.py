@@ -187,7 +187,7 @@ class _Crumb(BaseEstimator):
             self._pass_cost = measure(self._backend, self._pool, queries, self._seed)
         spent = time.perf_counter() - started
         window = self._backend.window
-        return choose(self._budget, self._settings, self._pass_cost, queries, len(self._points), window, spent)
+        return choose(self._budget, self._settings, self._pass_cost, queries, self._points.shape, window, spent)
 
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
         rows, points = self._query(X)

@@ -90,7 +90,8 @@ class ExactObjective:
     @property
     def block_rows(self) -> int:
         """Pool rows a block: as many as the cache takes, and no more than a batch of kernels may."""
-        return min(_cells(self.pool) // self.n_clusters, BLOCK_CELLS // max(1, self.latest.numel())) + 1
+        most = BLOCK_CELLS if self.pool.device.type == "cpu" else GPU_CELLS
+        return min(_cells(self.pool) // self.n_clusters, most // max(1, self.latest.numel())) + 1
 
     def scores(self, rows: slice, t: int) -> Tensor:
         """(A, b) scores of a block at size t; its running sums first catch up with the latest batch."""

@@ -184,7 +184,7 @@ def make_plan(
     ``evidence=False`` leaves out what is measured only to be looked at, for plans that nobody will see.
     """
     strategy, clusters = settings.strategy, min(settings.n_clusters, len(queries))
-    load = Load(len(pool), len(queries), clusters, settings.n)
+    load = Load(len(pool), len(queries), clusters, settings.n, pool.shape[1])
     kernel = resolve_kernel(
         settings.kernel,
         settings.rff_dim,

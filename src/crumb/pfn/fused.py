@@ -19,6 +19,7 @@ import torch
 from tabicl._model.tabicl import TabICL
 from torch import Tensor
 
+from crumb.devices import free_bytes
 from crumb.pfn.base import ContextTask, Output
 from crumb.pfn.forward import MOST_DENSE, forward, supports
 from crumb.pfn.preprocess import Member, Recipe, Rowset, Scale, encode, members, normalised, standardised
@@ -113,7 +114,7 @@ class FusedPasses:
 
     def __call__(self, tasks: Sequence[ContextTask]) -> list[np.ndarray | None]:
         """An answer for each task; None where the package should give it."""
-        budget = min(self.most_bytes, free_bytes(self.device))
+        budget = min(self.most_bytes, free_bytes(str(self.device)))
         prepared = [self._prepared(task) for task in tasks]
         groups: dict[tuple[int, bool], list[Table]] = {}
         for one in prepared:
@@ -283,15 +284,6 @@ def recipe_of(estimator: Any, network: TabICL) -> Recipe:
 
 def task_bytes(task: ContextTask) -> int:
     return TASK_BYTES + 8 * (task.X.size + task.queries.size)
-
-
-def free_bytes(device: torch.device) -> int:
-    """What activations may take of a GPU; elsewhere nobody knows."""
-    if device.type != "cuda":
-        return 1 << 62
-    free, _ = torch.cuda.mem_get_info(device)
-    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # kept by torch for the next ones
-    return int(0.8 * (free + idle))
 
 
 def stacks(tables: list[Table], footprint: Footprint, budget: int) -> Iterator[list[Table]]:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
+import numpy as np
+import pandas as pd
+
+from crumb.table import Rows
+
 T = TypeVar("T")
 A = TypeVar("A")
 
@@ -56,3 +61,11 @@ def bounded(tasks: Iterable[T], size: Callable[[T], int], most: int) -> Iterator
         room -= size(task)
     if held:
         yield held
+
+
+def padded(rows: Rows, multiple: int) -> Rows:
+    """A multiple of so many rows, the last one repeated: queries do not see each other."""
+    if len(rows) % multiple == 0:
+        return rows
+    index = np.minimum(np.arange(len(rows) + -len(rows) % multiple), len(rows) - 1)
+    return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]

@@ -21,8 +21,8 @@ from crumb.errors import InvalidCheckpoint
 from crumb.pfn.base import BackendSettings, ContextTask, Output
 from crumb.pfn.cache import ContextCache, tensor_bytes
 from crumb.pfn.checkpoint import Checkpoint, read_checkpoint
-from crumb.pfn.fused import HELD_BYTES, FusedPasses, can_fuse, task_bytes
-from crumb.pfn.groups import bounded
+from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, task_bytes
+from crumb.pfn.groups import bounded, padded
 from crumb.pfn.network import NetworkBackend, Shared
 from crumb.table import Rows
 
@@ -51,7 +51,6 @@ PASS_BYTES = 2 << 30  # size of the largest activation of one pass on a CPU, whi
 # Products of few rows round differently from products of many. Where contexts come again (a frozen plan, whose answers
 # depend on the row alone), queries come in multiples of so many, lest an answer depend on how many were asked together.
 FEWEST_QUERIES = 32
-LEAST_QUERIES = 1_000  # each piece of the queries costs the whole context again
 
 
 def _build(path: Path, device: str) -> TabICL:
@@ -146,7 +145,7 @@ class TabICLBackend(NetworkBackend):
         estimator = self._fitted(task)
         predict = _predictor(estimator, output)
         multiple = 1 if task.key is None else FEWEST_QUERIES
-        answers = [predict(_padded(piece, multiple)) for piece in _pieces(estimator, task)]
+        answers = [predict(padded(piece, multiple)) for piece in _pieces(estimator, task)]
         return np.concatenate(answers)[: len(task.queries)]
 
     def _fitted(self, task: ContextTask) -> Any:
@@ -198,14 +197,6 @@ def _pieces(estimator: Any, task: ContextTask) -> list[Rows]:
     if task.key is not None:
         size = max(FEWEST_QUERIES, size // FEWEST_QUERIES * FEWEST_QUERIES)  # so that only the last piece is filled up
     return [_rows(task.queries, start, start + size) for start in range(0, len(task.queries), size)]
-
-
-def _padded(rows: Rows, multiple: int) -> Rows:
-    """A multiple of so many rows, the last one repeated: queries do not see each other."""
-    if len(rows) % multiple == 0:
-        return rows
-    index = np.minimum(np.arange(len(rows) + -len(rows) % multiple), len(rows) - 1)
-    return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
 
 
 def _rows(rows: Rows, start: int, stop: int) -> Rows:

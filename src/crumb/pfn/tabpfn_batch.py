@@ -10,11 +10,10 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
-import torch
 
+from crumb.devices import free_bytes
 from crumb.pfn.base import ContextTask, Output
-from crumb.table import Rows
+from crumb.pfn.groups import padded
 
 if TYPE_CHECKING:
     from tabpfn import ModelSpecs
@@ -45,13 +44,13 @@ def group_of(task: ContextTask, output: Output) -> Hashable:
 def most_together(specs: ModelSpecs, tasks: list[ContextTask], device: str) -> int:
     """How many of these tasks one call may take, by an estimate of the memory."""
     rows = len(tasks[0].X) + max(len(task.queries) for task in tasks)
-    return max(1, _free_bytes(device) // (rows * row_bytes(specs, tasks[0].X.shape[1])))
+    return max(1, min(BATCH_BYTES, free_bytes(device)) // (rows * row_bytes(specs, tasks[0].X.shape[1])))
 
 
 def predict_together(estimator: Any, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
     """The package's answers to tasks of one group, from one call."""
     most = max(len(task.queries) for task in tasks)
-    lists = [task.X for task in tasks], [task.y for task in tasks], [_padded(task.queries, most) for task in tasks]
+    lists = [task.X for task in tasks], [task.y for task in tasks], [padded(task.queries, most) for task in tasks]
     if output.kind == "proba":
         answers = estimator.predict_proba_batched(*lists)
     elif output.kind == "quantiles":
@@ -62,12 +61,6 @@ def predict_together(estimator: Any, tasks: list[ContextTask], output: Output) -
     return [answer[: len(task.queries)] for answer, task in zip(answers, tasks, strict=True)]
 
 
-def _padded(rows: Rows, count: int) -> Rows:
-    """So many rows, the last one repeated: queries do not see each other."""
-    index = np.minimum(np.arange(count), len(rows) - 1)
-    return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
-
-
 def row_bytes(specs: ModelSpecs, columns: int) -> int:
     """In single precision; half of it in the half precision that a GPU has by default."""
     config: Any = specs.architecture_config
@@ -75,10 +68,3 @@ def row_bytes(specs: ModelSpecs, columns: int) -> int:
     tokens = prepared // getattr(config, "features_per_group", 1) + 2
     outputs = 3 * max(config.num_buckets, config.max_num_classes)
     return 4 * (TENSORS * specs.model.embedding_dim * tokens + outputs)
-
-
-def _free_bytes(device: str) -> int:
-    if not device.startswith("cuda"):
-        return BATCH_BYTES
-    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return min(BATCH_BYTES, int(0.8 * (torch.cuda.mem_get_info(device)[0] + unused)))
