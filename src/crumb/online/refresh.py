@@ -31,12 +31,19 @@ class RefreshPolicy:
 class Refresher:
     """A thread that refreshes when enough queries have come. A refresh that fails leaves the old plan in place.
 
-    ``needed`` looks at the queries and ``refresh`` makes the new plan; both run in this thread, where no query waits.
+    ``needed`` looks at the queries, ``refresh`` makes the new plan, ``failed`` hears why there is none; all run in this
+    thread, where no query waits.
     """
 
-    def __init__(self, policy: RefreshPolicy, needed: Callable[[], bool], refresh: Callable[[], object]):
-        self.policy, self.failures, self.last_error = policy, 0, ""
-        self._needed, self._refresh = needed, refresh
+    def __init__(
+        self,
+        policy: RefreshPolicy,
+        needed: Callable[[], bool],
+        refresh: Callable[[], object],
+        failed: Callable[[BaseException], object],
+    ):
+        self.policy = policy
+        self._needed, self._refresh, self._failed = needed, refresh, failed
         self._seen, self._busy, self._closed = 0, False, False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -80,6 +87,5 @@ class Refresher:
             if self._needed():
                 self._refresh()
         except Exception as error:  # whatever it was, the old plan goes on answering
-            self.failures += 1
-            self.last_error = f"{type(error).__name__}: {error}"
             log.warning("a refresh failed, the plan stays as it was: %s", type(error).__name__)
+            self._failed(error)

@@ -18,6 +18,7 @@ from crumb.files import read_archive, write_archive
 from crumb.online.clock import Clock
 from crumb.online.drift import Baseline
 from crumb.online.learning import LabelledRows, PoolMemory, first_pool
+from crumb.online.observer import Observer
 from crumb.online.rows import stack
 from crumb.online.stream import CrumbOnline, Stats
 from crumb.online.version import PlanVersion
@@ -65,7 +66,9 @@ def save(stream: CrumbOnline, path: str | Path) -> None:
         write_archive(path, FORMAT, VERSION, about, arrays, files)
 
 
-def load(kind: type[CrumbOnline], path: str | Path, clock: Clock, changes: dict[str, Any]) -> CrumbOnline:
+def load(
+    kind: type[CrumbOnline], path: str | Path, clock: Clock, observer: Observer | None, changes: dict[str, Any]
+) -> CrumbOnline:
     """What ``CrumbOnline.load`` does."""
     about, arrays, files = read_archive(path, FORMAT, VERSION)
     try:
@@ -87,7 +90,7 @@ def load(kind: type[CrumbOnline], path: str | Path, clock: Clock, changes: dict[
         window = _unpack("window", estimator, arrays, files)
         stream = kind.__new__(kind)
         stream._settings = settings
-        stream._start(version, memory, clock, Stats(**about["counters"]))
+        stream._start(version, memory, clock, observer, Stats(**about["counters"]))
         with stream._changed:
             stream._window.add(window, fresh=False)
             stream._window.fresh = about["fresh"]

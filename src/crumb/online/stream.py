@@ -23,6 +23,7 @@ from crumb.online.buffer import Buffers, Key
 from crumb.online.clock import Clock
 from crumb.online.drift import Drift
 from crumb.online.learning import PoolMemory, first_pool, refitted
+from crumb.online.observer import Observer, tell
 from crumb.online.refresh import Refresher, RefreshPolicy
 from crumb.online.rows import gather, one_row
 from crumb.online.version import Answer, PlanVersion, check_estimator, make_version, pool_sample, resolve_output
@@ -40,6 +41,7 @@ class Pending:
     cluster: int
     rows: Rows
     index: int
+    came: float  # by the stream's clock
     future: Future[Answer] = field(default_factory=Future)
 
     @property
@@ -100,6 +102,8 @@ class CrumbOnline:
         Probability that a look finds drift where there is none.
     max_rows, max_age : int, float or None, default=None
         Rows of the pool, and seconds since they came, beyond which the oldest leave it at the next refresh.
+    observer : Observer or None, default=None
+        Hears of answers, passes, failures and refreshes, for those who measure.
 
     Examples
     --------
@@ -131,6 +135,7 @@ class CrumbOnline:
         significance: float = 0.01,
         max_rows: int | None = None,
         max_age: float | None = None,
+        observer: Observer | None = None,
         clock: Clock | None = None,
     ):
         estimator, clock = check_estimator(estimator), clock or Clock()
@@ -150,15 +155,18 @@ class CrumbOnline:
             "max_rows": max_rows,
             "max_age": max_age,
         }
-        self._start(version, memory, clock, Stats())
+        self._start(version, memory, clock, observer, Stats())
         self._window.add(rows, fresh=False)
 
-    def _start(self, version: PlanVersion, memory: PoolMemory, clock: Clock, stats: Stats) -> None:
+    def _start(
+        self, version: PlanVersion, memory: PoolMemory, clock: Clock, observer: Observer | None, stats: Stats
+    ) -> None:
         """Everything that a new stream and one that was loaded have in common."""
         settings = check_settings(self._settings)
         policy = RefreshPolicy(settings["refresh"], settings["refresh_every"])
         self._output = resolve_output(version.estimator, settings["output"], settings["quantiles"])
         self._version, self._memory, self._clock, self._stats = version, memory, clock, stats
+        self._observer = observer or Observer()
         self._buffers: Buffers[Pending] = Buffers(settings["b_min"], settings["timeout"], settings["max_pending"])
         self._window = Window(settings["window"])
         self._significance = settings["significance"]
@@ -166,7 +174,7 @@ class CrumbOnline:
         self._closed = False
         self._changed = threading.Condition()  # guards everything above
         self._building = threading.Lock()  # one new plan at a time
-        self._refresher = Refresher(policy, self._drifted, self.refresh)
+        self._refresher = Refresher(policy, self._drifted, self._renew, self._refresh_failed)
         self._worker = threading.Thread(target=self._work, name="crumb-passes", daemon=True)
         self._worker.start()
 
@@ -191,7 +199,8 @@ class CrumbOnline:
             rows, points = version.encode(table(version))
             rows = rows.copy()  # the caller may write to the row again before it is answered
             clusters = version.plan.route(points)
-            items = [Pending(version, int(cluster), rows, i) for i, cluster in enumerate(clusters)]
+            now = self._clock.now()
+            items = [Pending(version, int(cluster), rows, i, now) for i, cluster in enumerate(clusters)]
             with self._changed:
                 if version is self._version:  # else a new plan came meanwhile, and reads rows in its own way
                     self._accept(items, rows)
@@ -244,6 +253,7 @@ class CrumbOnline:
 
     def _answer(self, batch: list[Pending]) -> None:
         asked = [item for item in batch if item.future.set_running_or_notify_cancel()]
+        started = self._clock.now()
         answers: list[Answer] = []
         error: BaseException | None = None
         try:
@@ -262,6 +272,12 @@ class CrumbOnline:
                 cancelled=len(batch) - len(asked),
             )
             self._changed.notify_all()
+        now = self._clock.now()
+        if error is not None:
+            tell(self._observer.failed, len(asked), error)
+        elif asked:
+            tell(self._observer.passed, asked[0].cluster, len(asked), now - started)
+            tell(self._observer.answered, [now - item.came for item in asked])
         for i, item in enumerate(asked):
             if error is None:
                 item.future.set_result(answers[i])
@@ -299,6 +315,14 @@ class CrumbOnline:
         Queries go on being answered by the old version until the new one is complete. It takes the place of the old one
         at once; what waits then is answered by the old one without delay.
         """
+        try:
+            return self._renew()
+        except Exception as error:
+            self._refresh_failed(error)
+            raise
+
+    def _renew(self) -> int:
+        started = self._clock.now()
         with self._building:
             with self._changed:
                 old, pieces, count = self._version, self._window.pieces(), len(self._window)
@@ -314,7 +338,13 @@ class CrumbOnline:
                 self._buffers.hurry()
                 self._count(refreshes=1)
                 self._changed.notify_all()
-            return number
+        tell(self._observer.refreshed, number, self._clock.now() - started)
+        return number
+
+    def _refresh_failed(self, error: BaseException) -> None:
+        with self._changed:
+            self._count(refresh_failures=1)
+        tell(self._observer.refresh_failed, error)
 
     def drift(self) -> Drift:
         """Hold the queries since the plan was made (the whole window if there are none) against those behind it."""
@@ -325,6 +355,7 @@ class CrumbOnline:
         found = version.baseline.compare(points, self._significance, version.number)
         with self._changed:
             self._stats = replace(self._stats, drift=found)
+        tell(self._observer.looked, found)
         return found
 
     def _drifted(self) -> bool:
@@ -350,7 +381,6 @@ class CrumbOnline:
             version = self._version
             return replace(
                 self._stats,
-                refresh_failures=self._stats.refresh_failures + self._refresher.failures,
                 pending=self._buffers.pending,
                 version=version.number,
                 pool_version=version.pool_number,
@@ -368,11 +398,13 @@ class CrumbOnline:
         save(self, path)
 
     @classmethod
-    def load(cls, path: str | Path, *, clock: Clock | None = None, **changes: Any) -> CrumbOnline:
+    def load(
+        cls, path: str | Path, *, observer: Observer | None = None, clock: Clock | None = None, **changes: Any
+    ) -> CrumbOnline:
         """A stream that goes on where a saved one stood. ``changes`` replace parameters of the estimator."""
         from crumb.online.state import load
 
-        return load(cls, path, clock or Clock(), changes)
+        return load(cls, path, clock or Clock(), observer, changes)
 
     def close(self, drain: bool = True) -> None:
         """Take no more queries; answer those that wait, or with ``drain=False`` tell them that they will not be."""
@@ -383,9 +415,12 @@ class CrumbOnline:
             self._count(failed=len(abandoned))
             self._buffers.hurry()
             self._changed.notify_all()
-        for item in abandoned:
-            if item.future.set_running_or_notify_cancel():
-                item.future.set_exception(StreamClosed("The stream was closed before this query was answered."))
+        if abandoned:
+            error = StreamClosed("The stream was closed before this query was answered.")
+            tell(self._observer.failed, len(abandoned), error)
+            for item in abandoned:
+                if item.future.set_running_or_notify_cancel():
+                    item.future.set_exception(error)
         self._refresher.close()
         if threading.current_thread() is not self._worker:  # a callback of an answer may close the stream
             self._worker.join()
