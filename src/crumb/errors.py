@@ -43,3 +43,7 @@ class StreamFull(CrumbError, RuntimeError):
 
 class StreamClosed(CrumbError, RuntimeError):
     """A stream that takes no more queries, or gave up those that it had."""
+
+
+class DeadlineExceeded(CrumbError, TimeoutError):
+    """A query whose deadline came before its pass did."""

@@ -5,6 +5,7 @@ Knows neither threads nor models, and is told the time: everything here can be t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
@@ -21,52 +22,78 @@ class Buffers(Generic[Item]):
         self.b_min, self.timeout, self.max_pending = b_min, timeout, max_pending
         self.pending = 0  # those in a buffer and those that were taken and are not done
         self._buffers: dict[Key, dict[Item, float]] = {}  # each item with the time at which it is due
+        self._due: dict[Key, float] = {}  # the earliest of them
+        self._deadlines: dict[Item, tuple[float, Key]] = {}  # of those that have one: no pass for them from then on
         self._hurried: set[Key] = set()
 
-    def add(self, items: Sequence[tuple[Key, Item]], now: float) -> None:
-        """Take all of the items, or none of them."""
+    def add(self, items: Sequence[tuple[Key, Item]], now: float, deadline: float | None = None) -> float:
+        """Take all of the items, or none of them; the time at which the first of their buffers is due.
+
+        Items are due after ``timeout``, those with a deadline (in seconds) after half of it at the latest.
+        """
         if self.pending + len(items) > self.max_pending:
             raise StreamFull(
                 f"{self.pending} queries wait for an answer and {len(items)} more would exceed max_pending="
                 f"{self.max_pending}; try again when some are answered."
             )
+        due = now + (self.timeout if deadline is None else min(self.timeout, deadline / 2))
         for key, item in items:
-            self._buffers.setdefault(key, {})[item] = now + self.timeout
+            self._buffers.setdefault(key, {})[item] = due
+            self._due[key] = min(due, self._due.get(key, due))
+            if deadline is not None:
+                self._deadlines[item] = now + deadline, key
         self.pending += len(items)
+        return now if any(len(self._buffers[key]) >= self.b_min for key, _ in items) else due
 
     def due(self, now: float) -> Key | None:
         """The buffer to be answered now: of those that are due the one whose oldest query came first."""
         due = [
-            (self._deadline(key), key)
+            (self._due[key], key)
             for key, buffer in self._buffers.items()
-            if key in self._hurried or len(buffer) >= self.b_min or self._deadline(key) <= now
+            if key in self._hurried or len(buffer) >= self.b_min or self._due[key] <= now
         ]
         return min(due)[1] if due else None
 
-    def seconds_left(self, now: float) -> float | None:
-        """How long until a buffer is due though nothing more comes; None where none waits."""
-        if not self._buffers:
-            return None
-        return max(0.0, min(map(self._deadline, self._buffers)) - now)
+    def next_due(self) -> float:
+        """When something has to be done though nothing more comes; never (infinity) where nothing waits."""
+        passes = min(self._due.values(), default=math.inf)
+        return min(passes, min((when for when, _ in self._deadlines.values()), default=math.inf))
+
+    def expired(self, now: float) -> list[Item]:
+        """Empty the buffers of items whose deadline has come; they stay pending until they are ``done``."""
+        late = [(item, key) for item, (when, key) in self._deadlines.items() if when <= now]
+        for item, key in late:
+            self._remove(key, item)
+        return [item for item, _ in late]
 
     def take(self, key: Key) -> list[Item]:
         """Empty a buffer; its items stay pending until they are ``done``."""
         self._hurried.discard(key)
-        return list(self._buffers.pop(key))
+        del self._due[key]
+        items = list(self._buffers.pop(key))
+        for item in items if self._deadlines else ():
+            self._deadlines.pop(item, None)
+        return items
 
     def done(self, count: int) -> None:
         self.pending -= count
 
     def discard(self, key: Key, item: Item) -> bool:
         """Forget an item that nobody waits for any more; False where it was taken already."""
-        buffer = self._buffers.get(key, {})
-        if item not in buffer:
+        if item not in self._buffers.get(key, {}):
             return False
-        del buffer[item]
-        if not buffer:
-            self.take(key)
+        self._remove(key, item)
         self.pending -= 1
         return True
+
+    def _remove(self, key: Key, item: Item) -> None:
+        buffer = self._buffers[key]
+        due = buffer.pop(item)
+        self._deadlines.pop(item, None)
+        if not buffer:
+            self.take(key)
+        elif due <= self._due[key]:
+            self._due[key] = min(buffer.values())
 
     def hurry(self) -> None:
         """Everything that waits is due now; what comes later is not."""
@@ -81,6 +108,3 @@ class Buffers(Generic[Item]):
     def fill(self, version: int) -> dict[int, int]:
         """How many queries wait in each cluster of one plan; clusters with none are left out."""
         return {cluster: len(buffer) for (number, cluster), buffer in self._buffers.items() if number == version}
-
-    def _deadline(self, key: Key) -> float:
-        return next(iter(self._buffers[key].values()))  # the oldest came first

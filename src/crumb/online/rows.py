@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,34 @@ import pandas as pd
 from crumb.errors import InvalidInput
 from crumb.infer import take
 from crumb.table import Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The columns of an encoded frame and their kinds, as in ``TableEncoder``."""
+
+    columns: list[Any]
+    kinds: list[str]
+
+    def column(self, j: int, values: Sequence[Any]) -> pd.Series:
+        if self.kinds[j] in ("number", "empty"):
+            return pd.Series(np.array(values, dtype=np.float64))
+        column = pd.Series(values, dtype=object)
+        return column.astype("category") if self.kinds[j] == "category" else column
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One encoded row of a frame that nobody has made yet: frames of one row cost a millisecond each."""
+
+    layout: Layout
+    values: list[Any]
+
+    def __len__(self) -> int:
+        return 1
+
+
+Piece: TypeAlias = "Rows | Record"
 
 
 def one_row(row: Any, columns: Sequence[Any] | None) -> Any:
@@ -45,15 +75,29 @@ def _named(row: Mapping[Any, Any], columns: Sequence[Any] | None) -> pd.DataFram
     return pd.DataFrame({name: [row[name]] for name in columns})
 
 
-def stack(pieces: Sequence[Rows]) -> Rows:
+def stack(pieces: Sequence[Piece]) -> Rows:
     """Tables with the same columns below each other; values stay what they are."""
-    if len(pieces) == 1:
-        return pieces[0]
-    if isinstance(pieces[0], np.ndarray):
-        return np.concatenate(pieces)
-    frames = cast("Sequence[pd.DataFrame]", pieces)
+    tables = [table for records, run in groupby(pieces, _layout) for table in _tables(records, list(run))]
+    if len(tables) == 1:
+        return tables[0]
+    if isinstance(tables[0], np.ndarray):
+        return np.concatenate(tables)
+    frames = cast("Sequence[pd.DataFrame]", tables)
     columns = {name: _joined([frame[name] for frame in frames]) for name in frames[0].columns}
     return pd.DataFrame(columns)
+
+
+def _layout(piece: Piece) -> Layout | None:
+    return piece.layout if isinstance(piece, Record) else None
+
+
+def _tables(layout: Layout | None, run: list[Any]) -> list[Rows]:
+    """Records that follow each other make one frame; tables are tables already."""
+    if layout is None:
+        return run
+    columns = zip(*(record.values for record in run), strict=True)
+    made = [layout.column(j, column) for j, column in enumerate(columns)]
+    return [pd.DataFrame(dict(zip(layout.columns, made, strict=True)))]
 
 
 def _joined(columns: list[pd.Series]) -> pd.Series:
@@ -63,11 +107,17 @@ def _joined(columns: list[pd.Series]) -> pd.Series:
     return pd.concat(columns, ignore_index=True)
 
 
-def gather(places: Sequence[tuple[Rows, int]]) -> Rows:
+def gather(places: Sequence[tuple[Piece, int]]) -> Rows:
     """The rows at these places, in this order; neighbours that come from one table are taken together."""
-    pieces: list[tuple[Rows, list[int]]] = []
+    pieces: list[tuple[Piece, list[int]]] = []
     for rows, index in places:
         if not pieces or pieces[-1][0] is not rows:
             pieces.append((rows, []))
         pieces[-1][1].append(index)
-    return stack([take(rows, np.array(index)) for rows, index in pieces])
+    return stack([_taken(rows, index) for rows, index in pieces])
+
+
+def _taken(rows: Piece, index: list[int]) -> Piece:
+    if isinstance(rows, Record) or index == list(range(len(rows))):
+        return rows
+    return take(rows, np.array(index))

@@ -20,7 +20,7 @@ from crumb.online.drift import Baseline
 from crumb.online.learning import LabelledRows, PoolMemory, first_pool
 from crumb.online.observer import Observer
 from crumb.online.rows import stack
-from crumb.online.stream import CrumbOnline, Stats
+from crumb.online.stream import COUNTERS, CrumbOnline, Stats
 from crumb.online.version import PlanVersion
 from crumb.online.window import latest
 from crumb.persistence import load as load_estimator
@@ -30,7 +30,6 @@ from crumb.table import Rows
 
 FORMAT = "crumb-online"
 VERSION = 1
-COUNTERS = ("accepted", "answered", "failed", "cancelled", "refused", "passes", "refreshes", "refresh_failures")
 
 
 def save(stream: CrumbOnline, path: str | Path) -> None:

@@ -7,17 +7,19 @@ the thread that submits it, under the version that is current then, and answered
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from crumb.errors import InvalidInput, StreamClosed
+from crumb.errors import DeadlineExceeded, InvalidInput, StreamClosed
 from crumb.estimator import _labels
 from crumb.online.buffer import Buffers, Key
 from crumb.online.clock import Clock
@@ -25,12 +27,11 @@ from crumb.online.drift import Drift
 from crumb.online.learning import PoolMemory, first_pool, refitted
 from crumb.online.observer import Observer, tell
 from crumb.online.refresh import Refresher, RefreshPolicy
-from crumb.online.rows import gather, one_row
+from crumb.online.rows import Piece, Record, gather
 from crumb.online.version import Answer, PlanVersion, check_estimator, make_version, pool_sample, resolve_output
 from crumb.online.window import Window, latest
 from crumb.plan import Plan
 from crumb.settings import positive
-from crumb.table import Rows
 
 
 @dataclass(eq=False)
@@ -39,7 +40,7 @@ class Pending:
 
     version: PlanVersion
     cluster: int
-    rows: Rows
+    rows: Piece
     index: int
     came: float  # by the stream's clock
     future: Future[Answer] = field(default_factory=Future)
@@ -67,6 +68,9 @@ class Stats:
     plan_age: float = 0.0  # seconds
     drift: Drift | None = None  # the last look at the window
     fill: dict[int, int] = field(default_factory=dict)  # queries that wait, by cluster
+
+
+COUNTERS = ("accepted", "answered", "failed", "cancelled", "refused", "passes", "refreshes", "refresh_failures")
 
 
 class CrumbOnline:
@@ -165,12 +169,15 @@ class CrumbOnline:
         settings = check_settings(self._settings)
         policy = RefreshPolicy(settings["refresh"], settings["refresh_every"])
         self._output = resolve_output(version.estimator, settings["output"], settings["quantiles"])
-        self._version, self._memory, self._clock, self._stats = version, memory, clock, stats
+        self._version, self._memory, self._clock = version, memory, clock
+        self._counts = Counter({name: getattr(stats, name) for name in COUNTERS})
+        self._drift: Drift | None = None
         self._observer = observer or Observer()
         self._buffers: Buffers[Pending] = Buffers(settings["b_min"], settings["timeout"], settings["max_pending"])
         self._window = Window(settings["window"])
         self._significance = settings["significance"]
         self._in_pass: list[Pending] = []
+        self._wakes = -math.inf  # when the worker will look at the buffers by itself; while it is awake, it will anyway
         self._closed = False
         self._changed = threading.Condition()  # guards everything above
         self._building = threading.Lock()  # one new plan at a time
@@ -180,46 +187,54 @@ class CrumbOnline:
 
     # Queries in
 
-    def submit(self, row: Any) -> Future[Answer]:
-        """Ask for one row (a sequence, a Series, a mapping of column names, or a table of one row)."""
-        return self._submit(lambda version: one_row(row, version.columns))[0]
+    def submit(self, row: Any, deadline: float | None = None) -> Future[Answer]:
+        """Ask for one row (a sequence, a Series, a mapping of column names, or a table of one row).
 
-    def submit_many(self, X: Any) -> list[Future[Answer]]:
+        A query that is not in a pass ``deadline`` seconds from now fails with ``DeadlineExceeded``.
+        """
+        return self._submit(lambda version: version.encode_row(row), deadline)[0]
+
+    def submit_many(self, X: Any, deadline: float | None = None) -> list[Future[Answer]]:
         """Ask for each row of a table: all of them are accepted, or none is."""
-        return self._submit(lambda version: X)
+        return self._submit(lambda version: version.encode(X), deadline)
 
-    async def ask(self, row: Any) -> Answer:
+    async def ask(self, row: Any, deadline: float | None = None) -> Answer:
         """``submit`` for asyncio. Who stops waiting gives the place free."""
-        return await asyncio.wrap_future(self.submit(row))
+        return await asyncio.wrap_future(self.submit(row, deadline))
 
-    def _submit(self, table: Any) -> list[Future[Answer]]:
+    def _submit(
+        self, encode: Callable[[PlanVersion], tuple[Piece, np.ndarray]], deadline: float | None
+    ) -> list[Future[Answer]]:
+        if deadline is not None and not deadline > 0:
+            raise InvalidInput(f"deadline must be a positive number of seconds, got {deadline!r}.")
         while True:
             version = self._version
             self._check_open()
-            rows, points = version.encode(table(version))
-            rows = rows.copy()  # the caller may write to the row again before it is answered
-            clusters = version.plan.route(points)
-            now = self._clock.now()
-            items = [Pending(version, int(cluster), rows, i, now) for i, cluster in enumerate(clusters)]
+            rows, points = encode(version)
+            if not isinstance(rows, Record):
+                rows = rows.copy()  # the caller may write to the row again before it is answered
+            clusters, now = version.plan.route(points).tolist(), self._clock.now()
+            items = [Pending(version, cluster, rows, i, now) for i, cluster in enumerate(clusters)]
             with self._changed:
                 if version is self._version:  # else a new plan came meanwhile, and reads rows in its own way
-                    self._accept(items, rows)
+                    self._accept(items, rows, now, deadline)
                     break
         for item in items:
             item.future.add_done_callback(partial(self._forget, item))
         self._refresher.saw(len(items))
         return [item.future for item in items]
 
-    def _accept(self, items: list[Pending], rows: Rows) -> None:
+    def _accept(self, items: list[Pending], rows: Piece, now: float, deadline: float | None) -> None:
         self._check_open()
         try:
-            self._buffers.add([(item.key, item) for item in items], self._clock.now())
+            due = self._buffers.add([(item.key, item) for item in items], now, deadline)
         except Exception:
-            self._count(refused=len(items))
+            self._counts["refused"] += len(items)
             raise
         self._window.add(rows)
-        self._count(accepted=len(items))
-        self._changed.notify_all()
+        self._counts["accepted"] += len(items)
+        if due < self._wakes:
+            self._changed.notify_all()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -230,26 +245,37 @@ class CrumbOnline:
         if future.cancelled():
             with self._changed:
                 if self._buffers.discard(item.key, item):
-                    self._count(cancelled=1)
-                    self._changed.notify_all()
+                    self._counts["cancelled"] += 1
+                    if self._closed:  # the worker may have been waiting for this one alone
+                        self._changed.notify_all()
 
     # Answers out: the worker thread
 
     def _work(self) -> None:
-        while (batch := self._next_batch()) is not None:
-            self._answer(batch)
+        while (turn := self._next_turn()) is not None:
+            late, batch = turn
+            if late:
+                self._fail(late, DeadlineExceeded("The deadline of this query came before its pass: too many wait."))
+            if batch:
+                self._answer(batch)
 
-    def _next_batch(self) -> list[Pending] | None:
-        """Wait for a buffer that is due; None when the stream is closed and empty."""
+    def _next_turn(self) -> tuple[list[Pending], list[Pending]] | None:
+        """Wait for queries past their deadline or a buffer that is due; None when the stream is closed and empty."""
         with self._changed:
             self._in_pass = []  # only now: until their futures are done, a flush has to wait for them
-            while (key := self._buffers.due(self._clock.now())) is None:
-                left = self._buffers.seconds_left(self._clock.now())
-                if self._closed and left is None:
+            while True:
+                now = self._clock.now()
+                late, key = self._buffers.expired(now), self._buffers.due(now)
+                if late or key is not None:
+                    break
+                self._wakes = self._buffers.next_due()
+                if self._closed and self._wakes == math.inf:
                     return None
-                self._clock.wait(self._changed, left)
-            self._in_pass = self._buffers.take(key)
-            return self._in_pass
+                self._clock.wait(self._changed, None if self._wakes == math.inf else self._wakes - now)
+            self._wakes = -math.inf
+            batch = [] if key is None else self._buffers.take(key)
+            self._in_pass = late + batch
+            return late, batch
 
     def _answer(self, batch: list[Pending]) -> None:
         asked = [item for item in batch if item.future.set_running_or_notify_cancel()]
@@ -265,12 +291,10 @@ class CrumbOnline:
         answered = len(asked) if error is None else 0
         with self._changed:
             self._buffers.done(len(batch))
-            self._count(
-                passes=int(bool(asked)),
-                answered=answered,
-                failed=len(asked) - answered,
-                cancelled=len(batch) - len(asked),
-            )
+            self._counts["passes"] += bool(asked)
+            self._counts["answered"] += answered
+            self._counts["failed"] += len(asked) - answered
+            self._counts["cancelled"] += len(batch) - len(asked)
             self._changed.notify_all()
         now = self._clock.now()
         if error is not None:
@@ -283,6 +307,18 @@ class CrumbOnline:
                 item.future.set_result(answers[i])
             else:
                 item.future.set_exception(error)
+
+    def _fail(self, items: list[Pending], error: Exception) -> None:
+        """No pass for these any more."""
+        asked = [item for item in items if item.future.set_running_or_notify_cancel()]
+        with self._changed:
+            self._buffers.done(len(items))
+            self._counts["failed"] += len(asked)
+            self._counts["cancelled"] += len(items) - len(asked)
+        if asked:
+            tell(self._observer.failed, len(asked), error)
+        for item in asked:
+            item.future.set_exception(error)
 
     def flush(self, wait_for_answers: bool = True) -> None:
         """Answer now what waits now, however few there are."""
@@ -336,14 +372,14 @@ class CrumbOnline:
                     self._memory.commit(upcoming)
                 self._version, self._window.fresh = new, 0
                 self._buffers.hurry()
-                self._count(refreshes=1)
+                self._counts["refreshes"] += 1
                 self._changed.notify_all()
         tell(self._observer.refreshed, number, self._clock.now() - started)
         return number
 
     def _refresh_failed(self, error: BaseException) -> None:
         with self._changed:
-            self._count(refresh_failures=1)
+            self._counts["refresh_failures"] += 1
         tell(self._observer.refresh_failed, error)
 
     def drift(self) -> Drift:
@@ -354,7 +390,7 @@ class CrumbOnline:
         points = version.encode(latest(pieces, count))[1]
         found = version.baseline.compare(points, self._significance, version.number)
         with self._changed:
-            self._stats = replace(self._stats, drift=found)
+            self._drift = found
         tell(self._observer.looked, found)
         return found
 
@@ -379,17 +415,15 @@ class CrumbOnline:
     def stats(self) -> Stats:
         with self._changed:
             version = self._version
-            return replace(
-                self._stats,
+            return Stats(
+                **{name: self._counts[name] for name in COUNTERS},
                 pending=self._buffers.pending,
                 version=version.number,
                 pool_version=version.pool_number,
                 plan_age=self._clock.date() - version.made,
+                drift=self._drift,
                 fill=self._buffers.fill(version.number),
             )
-
-    def _count(self, **more: int) -> None:
-        self._stats = replace(self._stats, **{name: getattr(self._stats, name) + n for name, n in more.items()})
 
     def save(self, path: str | Path) -> None:
         """Write plan, pool, window and counters to one file without pickle; queries that wait are not in it."""
@@ -411,16 +445,10 @@ class CrumbOnline:
         with self._changed:
             self._closed = True
             abandoned = [] if drain else self._buffers.take_all()
-            self._buffers.done(len(abandoned))
-            self._count(failed=len(abandoned))
             self._buffers.hurry()
             self._changed.notify_all()
         if abandoned:
-            error = StreamClosed("The stream was closed before this query was answered.")
-            tell(self._observer.failed, len(abandoned), error)
-            for item in abandoned:
-                if item.future.set_running_or_notify_cancel():
-                    item.future.set_exception(error)
+            self._fail(abandoned, StreamClosed("The stream was closed before this query was answered."))
         self._refresher.close()
         if threading.current_thread() is not self._worker:  # a callback of an answer may close the stream
             self._worker.join()

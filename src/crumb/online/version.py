@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from crumb.errors import InvalidInput
 from crumb.estimator import quantile_levels
 from crumb.infer import infer, take
 from crumb.online.drift import Baseline
+from crumb.online.reader import RowReader
+from crumb.online.rows import Piece, one_row
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.table import Rows
@@ -39,6 +42,15 @@ class PlanVersion:
 
     def encode(self, X: Any) -> tuple[Rows, np.ndarray]:
         return self.estimator._query(X)
+
+    def encode_row(self, row: Any) -> tuple[Piece, np.ndarray]:
+        """``encode`` for one row, given as ``submit`` takes it."""
+        read = self.reader(row) if self.reader is not None else None
+        return self.encode(one_row(row, self.columns)) if read is None else read
+
+    @cached_property
+    def reader(self) -> RowReader | None:
+        return RowReader.of(self.estimator)
 
     @property
     def classes(self) -> np.ndarray | None:
