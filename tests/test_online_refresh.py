@@ -41,10 +41,10 @@ def test_a_failure_is_counted_and_survived(caplog) -> None:
     heard: list[BaseException] = []
     refresher = Refresher(RefreshPolicy("periodic", 1), lambda: True, fail, heard.append)
     with caplog.at_level(logging.WARNING, "crumb.online"):
-        for count in (1, 2):
-            refresher.saw(1)
+        for seen, failures in ((1, 1), (1, 1), (1, 2), (3, 2), (1, 3)):  # not at once: after twice as many queries
+            refresher.saw(seen)
             refresher.settle()
-            assert len(heard) == count
+            assert len(heard) == failures
     refresher.close()
     assert isinstance(heard[0], MemoryError)
     assert "17.5" not in caplog.text  # no values in logs
@@ -119,6 +119,9 @@ def test_a_plan_that_fails_leaves_the_old_one(monkeypatch) -> None:
         assert stream.stats().refresh_failures == 1
         assert stream.submit(queries()[0]).result(10).version == 1
         monkeypatch.undo()
+        stream.submit_many(queries(9))
+        stream._refresher.settle()
+        assert stream.version == 1  # the next try comes after twice as many
         stream.submit_many(queries(10))
         stream._refresher.settle()
         assert stream.version == 2

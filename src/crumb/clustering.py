@@ -13,7 +13,7 @@ from crumb.quiet import quiet
 # Above so many points k-means runs on a sample first, on that and the points that it left farthest out next, and then a
 # few times over all: a fraction of the time on a million points, inertia within 0.2 % (docs/performance.md).
 SAMPLE, PASSES = 50_000, 5
-ROUTE_CELLS = 1 << 21  # distances held at once while points are routed
+ROUTE_CELLS = 1 << 17  # distances held at once while points are routed: they stay in the cache
 ROUNDING = 16  # times the rounding error of one product of each column: what two distances may be wrong by
 
 

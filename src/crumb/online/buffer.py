@@ -105,6 +105,10 @@ class Buffers(Generic[Item]):
     def waiting(self) -> list[Item]:
         return [item for buffer in self._buffers.values() for item in buffer]
 
+    def versions(self) -> set[int]:
+        """Of the plans that somebody waits for."""
+        return {number for number, _ in self._buffers}
+
     def fill(self, version: int) -> dict[int, int]:
         """How many queries wait in each cluster of one plan; clusters with none are left out."""
         return {cluster: len(buffer) for (number, cluster), buffer in self._buffers.items() if number == version}

@@ -101,7 +101,9 @@ def refitted(estimator: Any, pool: LabelledRows) -> Any:
     if len(pool.y) < 2:
         raise InvalidInput("Fewer than two rows are young enough for the pool: the plan stays as it was.")
     fresh = clone(estimator).set_params(random_state=estimator._seed)
-    return fresh.fit(pool.rows, pool.y)
+    fresh.fit(pool.rows, pool.y)
+    fresh._backend.share(estimator._backend)
+    return fresh
 
 
 def _sort_of(y: np.ndarray) -> str:

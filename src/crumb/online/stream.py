@@ -7,6 +7,7 @@ the thread that submits it, under the version that is current then, and answered
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 from collections import Counter
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from crumb.devices import out_of_memory
 from crumb.errors import DeadlineExceeded, InvalidInput, StreamClosed
 from crumb.estimator import _labels
 from crumb.online.buffer import Buffers, Key
@@ -32,6 +34,8 @@ from crumb.online.version import Answer, PlanVersion, check_estimator, make_vers
 from crumb.online.window import Window, latest
 from crumb.plan import Plan
 from crumb.settings import positive
+
+log = logging.getLogger("crumb.online")
 
 
 @dataclass(eq=False)
@@ -177,10 +181,12 @@ class CrumbOnline:
         self._window = Window(settings["window"])
         self._significance = settings["significance"]
         self._in_pass: list[Pending] = []
+        self._retired: dict[int, PlanVersion] = {}  # replaced, and somebody may still wait for them
         self._wakes = -math.inf  # when the worker will look at the buffers by itself; while it is awake, it will anyway
         self._closed = False
         self._changed = threading.Condition()  # guards everything above
         self._building = threading.Lock()  # one new plan at a time
+        version.prepare()
         self._refresher = Refresher(policy, self._drifted, self._renew, self._refresh_failed)
         self._worker = threading.Thread(target=self._work, name="crumb-passes", daemon=True)
         self._worker.start()
@@ -258,11 +264,13 @@ class CrumbOnline:
                 self._fail(late, DeadlineExceeded("The deadline of this query came before its pass: too many wait."))
             if batch:
                 self._answer(batch)
+            with self._changed:
+                self._in_pass = []  # only now: until their futures are done, a flush has to wait for them
+            self._free_retired()
 
     def _next_turn(self) -> tuple[list[Pending], list[Pending]] | None:
         """Wait for queries past their deadline or a buffer that is due; None when the stream is closed and empty."""
         with self._changed:
-            self._in_pass = []  # only now: until their futures are done, a flush has to wait for them
             while True:
                 now = self._clock.now()
                 late, key = self._buffers.expired(now), self._buffers.due(now)
@@ -279,34 +287,44 @@ class CrumbOnline:
 
     def _answer(self, batch: list[Pending]) -> None:
         asked = [item for item in batch if item.future.set_running_or_notify_cancel()]
-        started = self._clock.now()
-        answers: list[Answer] = []
-        error: BaseException | None = None
-        try:
-            if asked:
-                rows = gather([(item.rows, item.index) for item in asked])
-                answers = asked[0].version.answer(asked[0].cluster, rows, self._output)
-        except BaseException as raised:  # those who wait must hear of it, and the worker must live on
-            error = raised
-        answered = len(asked) if error is None else 0
+        results = self._results(asked) if asked else []
+        errors = {id(result): result for result in results if isinstance(result, BaseException)}
+        answered = sum(isinstance(result, Answer) for result in results)
         with self._changed:
             self._buffers.done(len(batch))
-            self._counts["passes"] += bool(asked)
             self._counts["answered"] += answered
             self._counts["failed"] += len(asked) - answered
             self._counts["cancelled"] += len(batch) - len(asked)
-            self._changed.notify_all()
         now = self._clock.now()
-        if error is not None:
-            tell(self._observer.failed, len(asked), error)
-        elif asked:
-            tell(self._observer.passed, asked[0].cluster, len(asked), now - started)
-            tell(self._observer.answered, [now - item.came for item in asked])
-        for i, item in enumerate(asked):
-            if error is None:
-                item.future.set_result(answers[i])
-            else:
-                item.future.set_exception(error)
+        for error in errors.values():
+            tell(self._observer.failed, sum(result is error for result in results), error)
+        if answered:
+            waits = [now - item.came for item, result in zip(asked, results, strict=True) if isinstance(result, Answer)]
+            tell(self._observer.answered, waits)
+        for item, result in zip(asked, results, strict=True):
+            _resolve(item.future, result)
+
+    def _results(self, asked: list[Pending]) -> list[Answer | BaseException]:
+        """An answer or an error for each. Where memory runs out: once more without what is kept, in two halves."""
+        results = self._pass(asked)
+        if not (isinstance(results[0], BaseException) and out_of_memory(results[0])):
+            return results
+        results.clear()  # the error holds on to what filled the memory
+        asked[0].version.free_memory()
+        middle = (len(asked) + 1) // 2
+        return [result for half in (asked[:middle], asked[middle:]) if half for result in self._pass(half, keep=False)]
+
+    def _pass(self, items: list[Pending], keep: bool = True) -> list[Answer | BaseException]:
+        started = self._clock.now()
+        with self._changed:
+            self._counts["passes"] += 1
+        try:
+            rows = gather([(item.rows, item.index) for item in items])
+            answers = items[0].version.answer(items[0].cluster, rows, self._output, keep)
+        except BaseException as error:  # those who wait must hear of it, and the worker must live on
+            return [error] * len(items)
+        tell(self._observer.passed, items[0].cluster, len(items), self._clock.now() - started)
+        return list(answers)
 
     def _fail(self, items: list[Pending], error: Exception) -> None:
         """No pass for these any more."""
@@ -318,7 +336,7 @@ class CrumbOnline:
         if asked:
             tell(self._observer.failed, len(asked), error)
         for item in asked:
-            item.future.set_exception(error)
+            _resolve(item.future, error)
 
     def flush(self, wait_for_answers: bool = True) -> None:
         """Answer now what waits now, however few there are."""
@@ -367,15 +385,29 @@ class CrumbOnline:
             rows, points = estimator._query(latest(pieces, count))
             number, pool_number = old.number + 1, old.pool_number + int(upcoming is not None)
             new = make_version(estimator, rows, points, number, pool_number, self._clock.date())
+            new.prepare()
             with self._changed:
                 if upcoming is not None:
                     self._memory.commit(upcoming)
                 self._version, self._window.fresh = new, 0
+                self._retired[old.number] = old
                 self._buffers.hurry()
                 self._counts["refreshes"] += 1
                 self._changed.notify_all()
+        self._free_retired()
         tell(self._observer.refreshed, number, self._clock.now() - started)
         return number
+
+    def _free_retired(self) -> None:
+        """Nothing is kept of versions that were replaced and for which nobody waits any more."""
+        with self._changed:
+            if not self._retired:
+                return
+            busy = self._buffers.versions() | {item.version.number for item in self._in_pass}
+            gone = [self._retired.pop(number) for number in list(self._retired) if number not in busy]
+            used = frozenset().union(*(version.keys for version in (self._version, *self._retired.values())))
+        for version in gone:
+            version.forget(version.keys - used)
 
     def _refresh_failed(self, error: BaseException) -> None:
         with self._changed:
@@ -458,6 +490,17 @@ class CrumbOnline:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _resolve(future: Future[Answer], result: Answer | BaseException) -> None:
+    """Hand out an answer or an error; what a callback of whoever waits does is not to end the worker."""
+    try:
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+    except BaseException as error:  # Exceptions end in the future itself
+        log.warning("a callback of an answer failed: %s", type(error).__name__)
 
 
 def check_settings(settings: dict[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,15 +12,18 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from crumb.devices import collect_garbage, out_of_memory
 from crumb.errors import InvalidInput
 from crumb.estimator import quantile_levels
-from crumb.infer import infer, take
+from crumb.infer import context_key, infer, keep_contexts, take
 from crumb.online.drift import Baseline
 from crumb.online.reader import RowReader
 from crumb.online.rows import Piece, one_row
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.table import Rows
+
+log = logging.getLogger("crumb.online")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,14 +67,50 @@ class PlanVersion:
         rows = self.estimator._pool.rows
         return None if isinstance(rows, np.ndarray) else list(rows.columns)
 
-    def answer(self, cluster: int, rows: Rows, output: Output) -> list[Answer]:
+    @cached_property
+    def keys(self) -> frozenset[bytes]:
+        """The names under which the back-end keeps the contexts of this version."""
+        return frozenset(context_key(self.estimator._pool, context) for context in self.plan.contexts)
+
+    def prepare(self) -> None:
+        """Have ready what the first queries need: contexts that fit into the free part of the cache, most used first.
+
+        What another version keeps stays where it is: both together stay within the budget.
+        """
+        _ = self.reader
+        use = np.bincount(self.plan.labels, minlength=self.plan.n_clusters)
+        contexts = [self.plan.contexts[cluster] for cluster in np.argsort(-use, kind="stable")]
+        try:
+            keep_contexts(self.estimator._backend, self.estimator._pool, contexts)
+        except Exception as error:
+            if not out_of_memory(error):
+                raise
+            log.warning("memory ran out while contexts were made ready: the others are made when they are asked")
+
+    def forget(self, keys: Iterable[bytes] | None = None) -> None:
+        """Free what is kept of some contexts, or of all."""
+        self.estimator._backend.forget(keys)
+
+    def free_memory(self) -> None:
+        """A pass ran out of memory: nothing is kept, of any version."""
+        self.forget()
+        collect_garbage(self.estimator._settings.device)
+
+    def answer(self, cluster: int, rows: Rows, output: Output, keep: bool = True) -> list[Answer]:
         """One pass: what the frozen plan says about encoded rows of one cluster."""
         labels = np.full(len(rows), cluster)
         # Labels are the most probable classes where there are probabilities, as in ``predict``.
         from_proba = output.kind == "label" and "proba" in self.estimator._backend.outputs
         asked = Output("proba") if from_proba else output
         values = infer(
-            self.estimator._backend, self.estimator._pool, self.plan.contexts, labels, rows, asked, again=True
+            self.estimator._backend,
+            self.estimator._pool,
+            self.plan.contexts,
+            labels,
+            rows,
+            asked,
+            again=True,
+            keep=keep,
         )
         if from_proba:
             values = values.argmax(axis=1)

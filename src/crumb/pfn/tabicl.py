@@ -18,7 +18,7 @@ from tabicl._model.tabicl import TabICL
 from tabicl._torch_devices import resolve_torch_device
 
 from crumb.errors import InvalidCheckpoint
-from crumb.pfn.base import BackendSettings, ContextTask, Output
+from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
 from crumb.pfn.cache import ContextCache, tensor_bytes
 from crumb.pfn.checkpoint import Checkpoint, read_checkpoint
 from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, task_bytes
@@ -113,6 +113,21 @@ class TabICLBackend(NetworkBackend):
                 answer = answers.get(i)
                 yield self.predict_context(task, output) if answer is None else answer
 
+    def keep(self, task: ContextTask) -> None:
+        if task.key is not None and self._is_kept(task) and self._contexts.has_room(task.key, self._kept_bytes(task)):
+            with self.alone():
+                self._fitted(task)
+
+    def forget(self, keys: Iterable[bytes] | None = None) -> None:
+        if keys is None:
+            self._contexts.clear()
+        else:
+            self._contexts.drop(keys)
+
+    def share(self, other: Backend) -> None:
+        if isinstance(other, TabICLBackend):
+            self._contexts = other._contexts
+
     def work(self, rows: int, queries: int, columns: int) -> float:
         """Floating-point operations of a pass, by the layers of the network."""
         net = shared_network(self.path, self.settings.device)
@@ -159,15 +174,19 @@ class TabICLBackend(NetworkBackend):
         )
 
     def _is_kept(self, task: ContextTask) -> bool:
-        if task.key is None:
+        if task.key is None or not task.keep:
             return False
         network = shared_network(self.path, self.settings.device)
         if "kv_cache" in self.settings.options or (0 < network.max_classes <= task.y.max(initial=0)):
             return False  # the user's own choice; the package's hierarchy of classes has no cache
+        return self._kept_bytes(task) <= self.settings.cache_bytes
+
+    def _kept_bytes(self, task: ContextTask) -> int:
+        """Of the keys and values of a context, about."""
+        network = shared_network(self.path, self.settings.device)
         width = network.embed_dim * network.row_num_cls
         members = self.settings.options.get("n_estimators", self.settings.n_estimators)
-        keys_and_values = 8 * width * network.icl_num_blocks * len(task.X) * members
-        return 1.25 * keys_and_values <= self.settings.cache_bytes  # the columns have some too
+        return int(1.25 * 8 * width * network.icl_num_blocks * len(task.X) * members)  # the columns have some too
 
     def _estimator(self, **more: Any) -> Any:
         given = {
