@@ -1,7 +1,7 @@
-"""From requests to the stream: rows of requests that come at the same time are encoded together.
+"""From requests to the stream: single rows go straight in, tables that come at the same time are encoded together.
 
-Encoding one row costs about as much as encoding a hundred, and would hold up the event loop. So one thread encodes and
-submits; what comes while it is busy goes into its next turn. Everything else here runs in the event loop.
+A single row is read in microseconds. Encoding a table takes milliseconds whatever its size, and would hold up the event
+loop: one thread does it, and what comes while it is busy goes into its next turn. The rest runs in the event loop.
 """
 
 from __future__ import annotations
@@ -70,12 +70,11 @@ class Intake:
         self._pump: asyncio.Task[None] | None = None
 
     def put(self, columns: Columns, rows: int) -> Ticket:
-        pending = self.rows + self._stream.stats().pending
-        if pending + rows > self._max_pending:
-            raise StreamFull(
-                f"{pending:,} rows wait for an answer and {rows:,} more would exceed {self._max_pending:,}: "
-                f"try again later."
-            )
+        if rows == 1 and self._schema.plain:
+            ticket = Ticket(columns, rows)
+            ticket.submitted([self._stream.submit(self._schema.row(columns))])
+            return ticket
+        self._check_room(self.rows + rows)
         ticket = Ticket(columns, rows)
         self._waiting.append(ticket)
         self.rows += rows
@@ -83,13 +82,18 @@ class Intake:
             self._pump = asyncio.create_task(self._submit_all())
         return ticket
 
+    def _check_room(self, rows: int) -> None:
+        """Found out before the rows are encoded: a service that is full must be quick to say so."""
+        pending = self._stream.stats().pending
+        if pending + rows > self._max_pending:
+            raise StreamFull(
+                f"{pending} queries wait for an answer and {rows} more would exceed max_pending={self._max_pending}; "
+                f"try again when some are answered."
+            )
+
     async def _submit_all(self) -> None:
-        loop = asyncio.get_running_loop()
         while self._waiting:
-            turn = self._take()
-            asked = [ticket for ticket in turn if not ticket.done.done()]
-            await self._submit(loop, asked)
-            self.rows -= sum(ticket.rows for ticket in turn)
+            await self._submit([ticket for ticket in self._take() if not ticket.done.done()])
         self._pump = None
 
     def _take(self) -> list[Ticket]:
@@ -98,19 +102,21 @@ class Intake:
         while self._waiting and rows + self._waiting[0].rows <= MOST_ROWS:
             turn.append(self._waiting.popleft())
             rows += turn[-1].rows
+        self.rows -= rows
         return turn
 
-    async def _submit(self, loop: asyncio.AbstractEventLoop, turn: list[Ticket]) -> None:
+    async def _submit(self, turn: list[Ticket]) -> None:
         if not turn:
             return
         try:
-            futures = await loop.run_in_executor(self._thread, self._encode, turn)
+            self._check_room(turn[0].rows)
+            futures = await asyncio.get_running_loop().run_in_executor(self._thread, self._encode, turn)
         except Exception as error:
             if len(turn) == 1:
                 turn[0].failed(error)
                 return
-            for ticket in turn:  # one of them is at fault: the others must not suffer
-                await self._submit(loop, [ticket])
+            for ticket in turn:  # one of them is at fault, or not all find room: the others must not suffer
+                await self._submit([ticket])
             return
         start = 0
         for ticket in turn:

@@ -36,13 +36,13 @@ class Limits:
         if self.token is not None and not self.token.strip():
             raise InvalidInput("The token is empty: give one, or leave the option out.")
 
-    def admits(self, authorization: str) -> bool:
+    def admits(self, authorization: bytes) -> bool:
         """Whether a header carries the token. Takes the same time whatever was sent."""
         if self.token is None:
             return True
-        scheme, _, given = authorization.partition(" ")
-        equal = hmac.compare_digest(sha256(given.strip().encode()).digest(), sha256(self.token.encode()).digest())
-        return equal and scheme.lower() == "bearer"
+        scheme, _, given = authorization.partition(b" ")
+        equal = hmac.compare_digest(sha256(given.strip()).digest(), sha256(self.token.encode()).digest())
+        return equal and scheme.lower() == b"bearer"
 
 
 class Disconnected(Exception):

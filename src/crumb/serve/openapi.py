@@ -66,7 +66,7 @@ def describe(service: Service, learn: bool) -> dict[str, Any]:
                     "name": "name",
                     "in": "path",
                     "required": True,
-                    "schema": {"type": "string"},
+                    "schema": {"type": "string", "enum": [service.name]},
                     "example": service.name,
                 }
             ]

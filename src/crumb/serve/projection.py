@@ -30,10 +30,10 @@ class Projection:
 
     def _project(self) -> dict[str, Any]:
         stream = self._stream
+        accepted = stream.stats().accepted  # until queries have come the window holds rows of the pool
         with stream._changed:
             version, pieces = stream._version, stream._window.pieces()
-            # Until queries have come the window holds rows of the pool.
-            count = min(QUERIES, len(stream._window), stream._stats.accepted)
+            count = min(QUERIES, len(stream._window), accepted)
         plan = version.plan
         view = {"version": version.number, "centroids": _rounded(self._flat(version, plan.centroids))}
         if not count:

@@ -116,6 +116,11 @@ class Schema:
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
+    @property
+    def plain(self) -> bool:
+        """Whether the stream reads a single row without making a table of it."""
+        return all(column.kind != "datetime" for column in self.columns)
+
     def example(self) -> dict[str, Any]:
         """A record of medians and frequent values: no row of the training table."""
         return {column.name: column.example for column in self.columns}
@@ -144,6 +149,11 @@ class Schema:
             return invalid(f"Record {place} has {shown(unknown[0])}, which is no column of the training table.")
         missing = next(name for name in self.names if name not in record)
         return invalid(f"Record {place} has no value for column {shown(missing)}; null stands for a missing one.")
+
+    def row(self, columns: Columns) -> Any:
+        """A request of one row, as ``CrumbOnline.submit`` takes it."""
+        values = [columns[name][0] for name in self.names]
+        return values if self.named else np.array(values)
 
     def table(self, pieces: Sequence[Columns], names: Sequence[Any]) -> Rows:
         """Requests below each other as one table for the stream; ``names`` are those of the pool's columns."""

@@ -61,7 +61,7 @@ class Watch:
         if scope["path"] in OPEN:
             return True
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        return self._limits.admits(given.decode("latin-1"))
+        return self._limits.admits(given)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         told = scope["state"]
