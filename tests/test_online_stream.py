@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
+import weakref
 from concurrent.futures import CancelledError, wait
 
 import numpy as np
@@ -219,6 +221,56 @@ def test_a_deadline_shorter_than_the_timeout_brings_the_pass_forward() -> None:
         np.testing.assert_array_equal(values([asked])[0], EXPECTED[0])
         stream.flush()
         np.testing.assert_array_equal(values(waiting), EXPECTED[1:])
+
+
+def test_a_flush_does_not_wait_for_those_who_gave_up() -> None:
+    reset_gate(opened=False)
+    with CrumbOnline(cheap(Gate()), X, b_min=1, timeout=0) as stream:
+        running = stream.submit(X[0])
+        assert Gate.entered.wait(10)
+        waiting = stream.submit(X[1])
+        flush = threading.Thread(target=stream.flush)
+        flush.start()
+        time.sleep(0.05)
+        assert waiting.cancel()
+        Gate.opened.set()
+        running.result(10)
+        flush.join(10)
+        assert not flush.is_alive()
+
+
+def test_who_keeps_an_answer_keeps_neither_tables_nor_pools() -> None:
+    with CrumbOnline(cheap(), X, timeout=0, window=20) as stream:
+        version = weakref.ref(stream._version)
+        kept = [*stream.submit_many(X), *(stream.submit(row) for row in X)]
+        wait(kept, 10)
+        stream.learn(*table(10))
+        stream.refresh()
+        stream.submit_many(X)
+        stream.flush()
+        gc.collect()
+        assert version() is None
+        assert {future.result(0).version for future in kept} == {1}
+
+
+def test_a_callback_that_raises_does_not_end_the_stream() -> None:
+    def fail(_) -> None:
+        raise SystemExit
+
+    with CrumbOnline(CLF, X, plan=PLAN, timeout=60) as stream:
+        futures = stream.submit_many(X)
+        for future in futures:
+            future.add_done_callback(fail)
+        stream.flush()
+        np.testing.assert_array_equal(values(futures), EXPECTED)
+
+
+@pytest.mark.parametrize("timeout", [1e12, np.inf])
+def test_a_timeout_may_be_as_long_as_one_likes(timeout) -> None:
+    with CrumbOnline(CLF, X, plan=PLAN, timeout=timeout) as stream:
+        futures = stream.submit_many(X)
+        stream.flush()
+        np.testing.assert_array_equal(values(futures), EXPECTED)
 
 
 def test_close_answers_what_waits_and_takes_no_more() -> None:

@@ -17,4 +17,4 @@ class Clock:
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
         """Sleep until someone notifies the condition, or so many seconds have passed."""
-        condition.wait(seconds)
+        condition.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))

@@ -41,5 +41,7 @@ def tell(hear: Callable[..., None], *what: Any) -> None:
     """Call a method of an observer; what goes wrong there stays there."""
     try:
         hear(*what)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # cancellations of asyncio are no Exceptions, and would end the stream's thread
         log.warning("an observer failed in %s: %s", getattr(hear, "__name__", "?"), type(error).__name__)

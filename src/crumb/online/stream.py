@@ -43,15 +43,15 @@ class Pending:
     """A query that was accepted and is not answered yet: a row of an encoded table, routed by one version."""
 
     version: PlanVersion
-    cluster: int
+    key: Key
     rows: Piece
     index: int
     came: float  # by the stream's clock
     future: Future[Answer] = field(default_factory=Future)
 
-    @property
-    def key(self) -> Key:
-        return self.version.number, self.cluster
+    def let_go(self) -> None:
+        """Whoever keeps the future keeps this, and is not to keep tables and pools with it."""
+        del self.version, self.rows
 
 
 @dataclass(frozen=True)
@@ -146,10 +146,6 @@ class CrumbOnline:
         observer: Observer | None = None,
         clock: Clock | None = None,
     ):
-        estimator, clock = check_estimator(estimator), clock or Clock()
-        rows, points = pool_sample(estimator, window) if X is None else estimator._query(X)
-        version = make_version(estimator, rows, points, 1, 1, clock.date(), plan)
-        memory = PoolMemory(first_pool(estimator, clock.date()), max_rows, max_age)
         self._settings = {
             "output": output,
             "quantiles": None if quantiles is None else [float(level) for level in quantiles],
@@ -163,6 +159,11 @@ class CrumbOnline:
             "max_rows": max_rows,
             "max_age": max_age,
         }
+        check_settings(self._settings)
+        estimator, clock = check_estimator(estimator), clock or Clock()
+        rows, points = pool_sample(estimator, window) if X is None else estimator._query(X)
+        version = make_version(estimator, rows, points, 1, 1, clock.date(), plan)
+        memory = PoolMemory(first_pool(estimator, clock.date()), max_rows, max_age)
         self._start(version, memory, clock, observer, Stats())
         self._window.add(rows, fresh=False)
 
@@ -171,7 +172,6 @@ class CrumbOnline:
     ) -> None:
         """Everything that a new stream and one that was loaded have in common."""
         settings = check_settings(self._settings)
-        policy = RefreshPolicy(settings["refresh"], settings["refresh_every"])
         self._output = resolve_output(version.estimator, settings["output"], settings["quantiles"])
         self._version, self._memory, self._clock = version, memory, clock
         self._counts = Counter({name: getattr(stats, name) for name in COUNTERS})
@@ -187,6 +187,7 @@ class CrumbOnline:
         self._changed = threading.Condition()  # guards everything above
         self._building = threading.Lock()  # one new plan at a time
         version.prepare()
+        policy = RefreshPolicy(settings["refresh"], settings["refresh_every"])
         self._refresher = Refresher(policy, self._drifted, self._renew, self._refresh_failed)
         self._worker = threading.Thread(target=self._work, name="crumb-passes", daemon=True)
         self._worker.start()
@@ -220,7 +221,7 @@ class CrumbOnline:
             if not isinstance(rows, Record):
                 rows = rows.copy()  # the caller may write to the row again before it is answered
             clusters, now = version.plan.route(points).tolist(), self._clock.now()
-            items = [Pending(version, cluster, rows, i, now) for i, cluster in enumerate(clusters)]
+            items = [Pending(version, (version.number, c), rows, i, now) for i, c in enumerate(clusters)]
             with self._changed:
                 if version is self._version:  # else a new plan came meanwhile, and reads rows in its own way
                     self._accept(items, rows, now, deadline)
@@ -248,12 +249,14 @@ class CrumbOnline:
 
     def _forget(self, item: Pending, future: Future[Answer]) -> None:
         """Runs when a future is done: one that was cancelled gives its place free."""
+        item.let_go()
         if future.cancelled():
             with self._changed:
-                if self._buffers.discard(item.key, item):
-                    self._counts["cancelled"] += 1
-                    if self._closed:  # the worker may have been waiting for this one alone
-                        self._changed.notify_all()
+                waited = self._buffers.discard(item.key, item)
+                self._counts["cancelled"] += waited
+            if waited:
+                future.set_running_or_notify_cancel()  # or a flush would wait for it for ever
+            self._free_retired()
 
     # Answers out: the worker thread
 
@@ -320,10 +323,10 @@ class CrumbOnline:
             self._counts["passes"] += 1
         try:
             rows = gather([(item.rows, item.index) for item in items])
-            answers = items[0].version.answer(items[0].cluster, rows, self._output, keep)
+            answers = items[0].version.answer(items[0].key[1], rows, self._output, keep)
         except BaseException as error:  # those who wait must hear of it, and the worker must live on
             return [error] * len(items)
-        tell(self._observer.passed, items[0].cluster, len(items), self._clock.now() - started)
+        tell(self._observer.passed, items[0].key[1], len(items), self._clock.now() - started)
         return list(answers)
 
     def _fail(self, items: list[Pending], error: Exception) -> None:
@@ -403,7 +406,7 @@ class CrumbOnline:
         with self._changed:
             if not self._retired:
                 return
-            busy = self._buffers.versions() | {item.version.number for item in self._in_pass}
+            busy = self._buffers.versions() | {item.key[0] for item in self._in_pass}
             gone = [self._retired.pop(number) for number in list(self._retired) if number not in busy]
             used = frozenset().union(*(version.keys for version in (self._version, *self._retired.values())))
         for version in gone:
@@ -522,6 +525,7 @@ def check_settings(settings: dict[str, Any]) -> dict[str, Any]:
         raise InvalidInput(f"max_age must be a positive number of seconds, got {settings['max_age']!r}.")
     if not 0 < settings["significance"] < 1:
         raise InvalidInput(f"significance must lie between 0 and 1, got {settings['significance']!r}.")
+    RefreshPolicy(settings["refresh"], checked["refresh_every"])
     return checked
 
 

@@ -77,7 +77,7 @@ class PlanVersion:
 
         What another version keeps stays where it is: both together stay within the budget.
         """
-        _ = self.reader
+        _ = self.reader, self.keys
         use = np.bincount(self.plan.labels, minlength=self.plan.n_clusters)
         contexts = [self.plan.contexts[cluster] for cluster in np.argsort(-use, kind="stable")]
         try:
