@@ -1,4 +1,4 @@
-"""Whatever a client sends: no 500, no hang, no crash. Schemathesis reads the description, hypothesis makes the rest up."""
+"""Whatever a client sends: no 500, no hang, no crash. Schemathesis reads the description, hypothesis invents."""
 
 from __future__ import annotations
 
@@ -94,7 +94,11 @@ bodies = (
     | st.fixed_dictionaries({"records": st.lists(record, max_size=2), "labels": st.lists(values, max_size=2) | values})
     | st.fixed_dictionaries(
         {"inputs": st.lists(tensor, max_size=5)},
-        optional={"id": values, "parameters": values, "outputs": values | st.lists(st.fixed_dictionaries({"name": values}))},
+        optional={
+            "id": values,
+            "parameters": values,
+            "outputs": values | st.lists(st.fixed_dictionaries({"name": values})),
+        },
     )
 )
 paths = st.sampled_from(["/predict", "/v2/models/crumb/infer", "/learn"])

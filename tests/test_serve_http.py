@@ -185,10 +185,10 @@ def test_examples_work_as_pasted_and_are_no_training_row(server):
 
 
 def test_metrics_count(server):
-    before = server.metric("crumb_rows_total{outcome=\"answered\"}")
+    before = server.metric('crumb_rows_total{outcome="answered"}')
     assert server.predict(records(7)).status_code == 200
-    assert server.metric("crumb_rows_total{outcome=\"answered\"}") == before + 7
-    assert server.metric("crumb_pass_rows_sum") == server.metric("crumb_rows_total{outcome=\"answered\"}")
+    assert server.metric('crumb_rows_total{outcome="answered"}') == before + 7
+    assert server.metric("crumb_pass_rows_sum") == server.metric('crumb_rows_total{outcome="answered"}')
     assert server.metric("crumb_wait_seconds_count") == server.metric("crumb_pass_rows_sum")
     assert server.metric("crumb_pass_seconds_count") > 0
     assert server.metric("crumb_queue_rows") == 0

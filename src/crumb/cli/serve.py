@@ -65,6 +65,7 @@ def _add_http(group: Any) -> None:
         "--grace", type=float, default=0.0, metavar="S", help="seconds at SIGTERM between refusing requests and leaving"
     )
     group.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    group.add_argument("--keep-plans", action="store_true", help="keep the plan of every version in DIR")
     group.add_argument("--learn", action="store_true", help="take labelled rows at /learn")
 
 
@@ -85,6 +86,8 @@ def _add_stream(group: Any) -> None:
 def run(args: argparse.Namespace, usage_error: Callable[[str], Any]) -> None:
     if (args.train is None) != (args.target is None):
         usage_error("--train and --target go together")
+    if args.keep_plans and args.state is None:
+        usage_error("--keep-plans keeps them in the folder of --state")
     if args.train is None and args.state is None:
         usage_error("give --train and --target, or --state with a snapshot, or all of them")
     try:
@@ -111,6 +114,7 @@ def serve(args: argparse.Namespace) -> None:
         snapshot_every=args.snapshot_every,
         drift_every=args.drift_every,
         grace=args.grace,
+        keep_plans=args.keep_plans,
         learn=args.learn,
         as_json=args.json,
     )

@@ -79,7 +79,7 @@ function drawDrift(live) {
   const place = (time) => x((time - first) / span);
   const points = looks.map((look) => [place(look.time), y(look.score, most)]);
   draw("drifts", H, "Drift score over time", [
-    ...frame(most, "", looks.length ? ago(span) : "no look yet", "now"),
+    ...frame(most, "", looks.length ? `−${ago(span)}` : "no look yet", "now"),
     ...live.refreshes.filter((time) => time >= first).map((time) => ["line",
       { class: "axis", style: "stroke:var(--c)", x1: place(time), x2: place(time), y1: TOP, y2: H - BOTTOM }]),
     ["line", { class: "limit", x1: LEFT, x2: W - RIGHT, y1: y(1, most), y2: y(1, most) }],
@@ -106,9 +106,12 @@ function drawMap(map) {
   const all = [...map.centroids, ...map.queries];
   const low = [0, 1].map((k) => Math.min(...all.map((point) => point[k])));
   const high = [0, 1].map((k) => Math.max(...all.map((point) => point[k])));
-  const height = 340, edge = 14;
-  const at = (point, k, size) => edge + (size - 2 * edge) * (point[k] - low[k]) / Math.max(1e-9, high[k] - low[k]);
-  const left = (point) => at(point, 0, W).toFixed(1), top = (point) => (height - at(point, 1, height)).toFixed(1);
+  const height = 430, edge = 14;
+  // One scale for both directions: distance means something.
+  const scale = Math.min((W - 2 * edge) / Math.max(1e-9, high[0] - low[0]),
+    (height - 2 * edge) / Math.max(1e-9, high[1] - low[1]));
+  const left = (point) => (W / 2 + scale * (point[0] - (low[0] + high[0]) / 2)).toFixed(1);
+  const top = (point) => (height / 2 - scale * (point[1] - (low[1] + high[1]) / 2)).toFixed(1);
   draw("map", height, "Queries and centroids in two dimensions", [
     ["rect", { x: 0.5, y: 0.5, width: W - 1, height: height - 1, fill: "none", stroke: "var(--grid)", rx: 6 }],
     ...map.queries.map((point, i) => ["circle", { class: "query", cx: left(point), cy: top(point), r: 3,

@@ -16,7 +16,7 @@ from crumb.serve.metrics import Metrics
 from crumb.serve.schema import Schema
 from crumb.serve.server import many_files, run
 from crumb.serve.service import NAME, Service
-from crumb.serve.snapshot import Snapshots, write_schema
+from crumb.serve.snapshot import PlanArchive, Snapshots, write_schema
 from crumb.serve.timer import Timer
 
 
@@ -28,6 +28,7 @@ class Options:
     snapshot_every: float = 300.0
     drift_every: float = 30.0
     grace: float = 0.0
+    keep_plans: bool = False  # beside the snapshots
     learn: bool = False
     as_json: bool = False  # the line that says where it answers
 
@@ -67,12 +68,18 @@ def run_service(
     """Serve until SIGTERM; the last snapshot is written when everything accepted is answered."""
     many_files()
     metrics, history = Metrics(), History()
-    stream, schema = make_stream(Several(metrics, history))
+    observers: list[Observer] = [metrics, history]
+    if options.keep_plans and options.state is not None:
+        observers.append(archive := PlanArchive(options.state))
+    stream, schema = make_stream(Several(*observers))
     with stream:
         snapshots = None
         if options.state is not None:
             options.state.mkdir(parents=True, exist_ok=True)
             write_schema(options.state, schema)
+            if options.keep_plans:
+                archive.stream = stream
+                archive.keep()
             snapshots = Snapshots(stream, options.state, metrics)
             snapshots.write()
         timers = [Timer(options.drift_every, Looks(stream), "crumb-drift")]

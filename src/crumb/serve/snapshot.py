@@ -47,6 +47,25 @@ class Snapshots:
             return True
 
 
+class PlanArchive(Observer):
+    """Keeps the plan of every version, so that any answer can be made again: it says which version it is from."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self.stream: CrumbOnline | None = None
+
+    def keep(self) -> None:
+        assert self.stream is not None
+        version = self.stream._version
+        version.plan.save(self._folder / f"plan-{version.number}.crumb")
+
+    def refreshed(self, version: int, seconds: float) -> None:
+        try:
+            self.keep()
+        except OSError as error:
+            event("a plan could not be kept", logging.ERROR, **where(error))
+
+
 def has_snapshot(folder: Path) -> bool:
     return (folder / STREAM).exists()
 
