@@ -37,17 +37,21 @@ WAYS = ("drift", "never", "micp")
 TABLES = "electricity,adult,covertype_20k,eeg-eye-state,letter,pendigits,SDSS17_ugriz,bank-marketing"
 
 
-def windows(dataset: Dataset, seed: int, steps: int, size: int) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Rows of the pool, and the queries of every step; the first step is what the first plan is made for."""
-    run = Run("online-drift", dataset.name, dataset.task, "", "", seed)
-    order, quantile, aside = set_aside(run, dataset.X)
+def windows(dataset: Dataset, seed: int, options: Any) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Rows of the pool, those that the first plan is made for (a window's worth), and the queries of every step."""
+    order, quantile, aside = set_aside(Run("online-drift", dataset.name, dataset.task, "", "", seed), dataset.X)
     rng = np.random.default_rng([seed, 7])
-    pool = order[(quantile < 0.5) & ~aside]
-    asked = []
-    for tau in np.concatenate([[0.0], np.linspace(0.0, 1.0, steps)]):
+
+    def draw(tau: float, count: int) -> np.ndarray:
         window = order[(quantile >= tau / 2) & (quantile <= 0.5 + tau / 2) & aside]
-        asked.append(rng.choice(window, size, replace=len(window) < size))
-    return pool, asked
+        return rng.choice(window, count, replace=len(window) < count)
+
+    first = draw(0.0, options.window)
+    return order[(quantile < 0.5) & ~aside], first, [draw(tau, options.queries) for tau in taus(options)]
+
+
+def taus(options: Any) -> np.ndarray:
+    return np.linspace(0.0, 1.0, options.steps)
 
 
 def stream_for(way: str, pool: pd.DataFrame, y: np.ndarray, first: pd.DataFrame, options: Any) -> CrumbOnline:
@@ -62,14 +66,10 @@ def stream_for(way: str, pool: pd.DataFrame, y: np.ndarray, first: pd.DataFrame,
 
 
 def accuracies(way: str, dataset: Dataset, seed: int, options: Any) -> Iterator[dict[str, Any]]:
-    pool, asked = windows(dataset, seed, options.steps, options.queries)
-    # The first plan is made for as many queries as a window holds.
-    first = windows(dataset, seed + 1_000, 1, options.window)[1][0]
-    first = np.setdiff1d(first, pool)
+    pool, first, asked = windows(dataset, seed, options)
     X, y = dataset.X.reset_index(drop=True), dataset.y
-    taus = np.linspace(0.0, 1.0, options.steps)
     with stream_for(way, take(X, pool), y[pool], take(X, first), options) as stream:
-        for step, (tau, rows) in enumerate(zip(taus, asked[1:], strict=True)):
+        for step, (tau, rows) in enumerate(zip(taus(options), asked, strict=True)):
             futures = stream.submit_many(take(X, rows))
             stream.flush()
             answers = [future.result() for future in futures]
@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--tables", help="names, with commas")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--device", default="cpu")
-    for name, value in {"steps": 40, "queries": 128, "window": 512, "clusters": 20, "context-size": 500}.items():
+    for name, value in {"steps": 40, "queries": 128, "window": 512, "clusters": 20, "context-size": 1_000}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path)
