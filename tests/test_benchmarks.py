@@ -1,4 +1,4 @@
-"""Benchmarks that need a GPU at least run: their small mode on a CPU."""
+"""Benchmarks at least run: their small mode on a CPU."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ import sys
 from pathlib import Path
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def test_online_drift(tmp_path: Path) -> None:
+    out = tmp_path / "drift.json"
+    sizes = {"--steps": 5, "--queries": 60, "--window": 60, "--clusters": 3, "--context-size": 30}
+    command = [sys.executable, BENCHMARKS / "online" / "drift.py", "--tables", "board", "--out", out]
+    command += [str(word) for pair in sizes.items() for word in pair]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    records = json.loads(out.read_text())["records"]
+    assert [(one["way"], one["step"], one["tau"]) for one in records] == [
+        (way, step, step / 4) for way in ("drift", "never", "micp") for step in range(5)
+    ]
+    version = {one["way"]: one["version"] for one in records}
+    assert version["never"] == version["micp"] == 1 < version["drift"]
 
 
 def test_fused(tmp_path: Path) -> None:

@@ -53,6 +53,21 @@ def test_what_is_no_longer_asked_for_gives_way():
     assert not ask(cache, "a")
 
 
+def test_what_is_dropped_leaves_room():
+    cache = ContextCache(budget=10)
+    for key in "ab":
+        ask(cache, key)
+    assert cache.has_room(b"a", 99)  # it is there
+    assert cache.has_room(b"c", 2)
+    assert not cache.has_room(b"c", 4)
+    cache.drop([b"a", b"never seen"])
+    assert (cache.used, len(cache)) == (4, 1)
+    assert cache.has_room(b"c", 4)
+    assert [ask(cache, key) for key in "bab"] == [True, False, True]
+    cache.clear()
+    assert (cache.used, len(cache)) == (0, 0)
+
+
 def test_bytes_of_tensors():
     assert tensor_bytes({"a": torch.zeros(3), "b": {"c": torch.zeros(2, dtype=torch.float64), "d": None}}) == 28
 
