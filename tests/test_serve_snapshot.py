@@ -28,7 +28,7 @@ def probabilities(answer: dict) -> np.ndarray:
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit (Linux) to fill the disk of a process")
 def test_a_killed_service_goes_on_from_its_snapshot(tmp_path):
     """Under traffic with refreshes: killed, started again, the same plan; in between a disk that is full."""
-    words = ["--state", tmp_path / "state", "--snapshot-every", "0.2", "--timeout", "0.02", *serving.FAST]
+    words = ["--state", tmp_path / "state", "--snapshot-every", "0.2", "--timeout", "0.02", "--learn", *serving.FAST]
     refresh = ["--refresh", "periodic", "--refresh-every", "60", "--window", "60"]
     with Server(*serving.train_words(tmp_path), *words, *refresh) as server:
         seen, stop = {}, threading.Event()
@@ -59,7 +59,9 @@ def test_a_killed_service_goes_on_from_its_snapshot(tmp_path):
         resource.prlimit(pid, resource.RLIMIT_FSIZE, whole)
         written = server.metric('crumb_snapshots_total{outcome="written"}')
         eventually(lambda: server.metric('crumb_snapshots_total{outcome="written"}') > written)
-        server.process.send_signal(signal.SIGKILL)
+        learned = server.http.post("/learn", json={"records": records(2), "labels": ["cat", "dog"]})
+        assert learned.status_code == 200
+        server.process.send_signal(signal.SIGKILL)  # at once: what was acknowledged is on disk
         traffic.join()
         stop.set()
         assert server.stop() == -signal.SIGKILL
@@ -70,6 +72,8 @@ def test_a_killed_service_goes_on_from_its_snapshot(tmp_path):
     # The same plan, and answers to the rows that it had answered.
     with CrumbOnline.load(tmp_path / "state" / "stream.crumb") as stream:
         version, estimator, plan = stream.version, stream.estimator, stream.plan
+        waiting = sum(len(piece.y) for piece in stream._memory.new())
+        assert waiting == 2 or len(stream._memory.pool.y) == 242
     with Server(*words) as again:  # neither --train nor --target
         probe = records(20, seed=77)
         answer = again.predict(probe).json()

@@ -22,6 +22,7 @@ class Outcome:
     seconds: list[float] = field(default_factory=list)
     refused: int = 0  # 503
     mixed_up: int = 0  # another id than was sent
+    unreachable: int = 0  # nobody took the connection
     broken: int = 0  # a connection that ended without an answer
     other: dict[int, int] = field(default_factory=dict)
 
@@ -39,6 +40,8 @@ class Connection:
         self.writer: asyncio.StreamWriter | None = None
 
     async def post(self, path: str, body: bytes) -> tuple[int, bytes]:
+        if self.reader is not None and self.reader.at_eof():
+            self.close()  # the server closes connections that were idle for long
         if self.writer is None:
             self.reader, self.writer = await asyncio.open_connection(self.host, self.port)
         assert self.reader is not None
@@ -82,6 +85,9 @@ class Load:
         connection = self._idle.pop() if self._idle else Connection(self.host, self.port)
         try:
             status, content = await connection.post("/v2/models/crumb/infer", body.encode())
+        except ConnectionRefusedError:
+            out.unreachable += 1
+            return
         except (OSError, asyncio.IncompleteReadError):
             out.broken += 1
             return

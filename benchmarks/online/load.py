@@ -117,6 +117,7 @@ def sustained(train: Path, queries: np.ndarray, options: argparse.Namespace, fol
         "answers": len(out.rows),
         "refused": out.refused,
         "lost": out.sent - len(out.rows) - out.refused - sum(out.other.values()),
+        "broken_connections": out.broken,
         "other_statuses": out.other,
         "mixed_up_ids": out.mixed_up,
         "exit_status": status,
@@ -153,7 +154,7 @@ def growth(memory: list[tuple[float, int]], seconds: float) -> dict[str, Any]:
     return {
         "memory_mb": {"after_warm_up": round(before / 1e6, 1), "at_the_end": round(after / 1e6, 1)},
         "memory_growth": round(after / before - 1, 4),
-        "memory_trace_mb": [[round(at), round(size / 1e6, 1)] for at, size in memory[::every]],
+        "memory_trace_mb": " ".join(f"{at:.0f}s:{size / 1e6:.0f}" for at, size in memory[::every]),
     }
 
 

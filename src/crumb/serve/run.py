@@ -12,12 +12,15 @@ from crumb.online import CrumbOnline, Observer
 from crumb.serve.app import make_app
 from crumb.serve.history import History
 from crumb.serve.limits import Limits
+from crumb.serve.memory import few_arenas, trim
 from crumb.serve.metrics import Metrics
 from crumb.serve.schema import Schema
 from crumb.serve.server import many_files, run
 from crumb.serve.service import NAME, Service
 from crumb.serve.snapshot import PlanArchive, Snapshots, write_schema
 from crumb.serve.timer import Timer
+
+TRIM_EVERY = 15.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ def run_service(
 ) -> None:
     """Serve until SIGTERM; the last snapshot is written when everything accepted is answered."""
     many_files()
+    few_arenas()
     metrics, history = Metrics(), History()
     observers: list[Observer] = [metrics, history]
     if options.keep_plans and options.state is not None:
@@ -82,10 +86,11 @@ def run_service(
                 archive.keep()
             snapshots = Snapshots(stream, options.state, metrics)
             snapshots.write()
-        timers = [Timer(options.drift_every, Looks(stream), "crumb-drift")]
+        timers = [Timer(options.drift_every, Looks(stream), "crumb-drift"), Timer(TRIM_EVERY, trim, "crumb-memory")]
         if snapshots is not None:
             timers.append(Timer(options.snapshot_every, snapshots.write, "crumb-snapshots"))
-        service = Service(stream, schema, options.limits, options.name)
+        keep = None if snapshots is None else snapshots.keep
+        service = Service(stream, schema, options.limits, options.name, keep)
         app = make_app(service, metrics, history, learn=options.learn)
         try:
             run(app, service, bound, options.grace, options.as_json)

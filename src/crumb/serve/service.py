@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import Request
@@ -25,8 +26,17 @@ NAME = "crumb"
 
 
 class Service:
-    def __init__(self, stream: CrumbOnline, schema: Schema, limits: Limits | None = None, name: str = NAME):
-        self.stream, self.schema, self.name = stream, schema, name
+    """``keep`` writes what was learned to disk and says whether it could; None: there is no place for it."""
+
+    def __init__(
+        self,
+        stream: CrumbOnline,
+        schema: Schema,
+        limits: Limits | None = None,
+        name: str = NAME,
+        keep: Callable[[], bool] | None = None,
+    ):
+        self.stream, self.schema, self.name, self._keep = stream, schema, name, keep
         self.limits = limits or Limits()
         self.outputs = Outputs.of(stream)
         max_pending = stream._buffers.max_pending
@@ -101,6 +111,8 @@ class Service:
         except (InvalidInput, ValueError, TypeError) as error:
             raise invalid(str(error)) from error
         self._learned = (pool_version, waiting + asked.rows)
+        if self._keep is not None and not await asyncio.to_thread(self._keep):
+            raise Refusal(503, "disk", "The rows could not be written to disk: try again later.", retry_after=60)
         return waiting + asked.rows
 
     def _check_open(self) -> None:

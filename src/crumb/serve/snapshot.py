@@ -23,13 +23,19 @@ class Snapshots:
     def __init__(self, stream: CrumbOnline, folder: Path, metrics: Metrics):
         self._stream, self._folder, self._metrics = stream, folder, metrics
         self._saved: tuple[int, ...] | None = None
+        self._changes = 0  # that the stream's counters do not show
         self._lock = threading.Lock()  # the timer and the exit may meet
+
+    def keep(self) -> bool:
+        """Rows were learned: they are acknowledged when a snapshot has them. Those who come together share one."""
+        self._changes += 1
+        return self.write()
 
     def write(self) -> bool:
         """Whether the snapshot on disk is of now."""
         with self._lock:
             stats = self._stream.stats()
-            state = (stats.accepted, stats.answered, stats.version)
+            state = (stats.accepted, stats.answered, stats.version, self._changes)
             if state == self._saved:
                 return True
             started = time.monotonic()
