@@ -68,6 +68,13 @@ def test_what_is_dropped_leaves_room():
     assert (cache.used, len(cache)) == (0, 0)
 
 
+def test_what_is_dropped_while_it_is_made_is_kept_like_any_other():
+    cache = ContextCache(budget=8)
+    cache.get_or(b"a", lambda: cache.drop([b"a"]) or "a", lambda thing: 4)
+    assert [ask(cache, key) for key in "abcbc"] == [True, False, False, True, False]
+    assert cache.used == 8
+
+
 def test_bytes_of_tensors():
     assert tensor_bytes({"a": torch.zeros(3), "b": {"c": torch.zeros(2, dtype=torch.float64), "d": None}}) == 28
 

@@ -54,6 +54,7 @@ class ContextCache(Generic[T]):
             self.used -= self._kept.pop(other)[1]
         self._kept[key] = thing, size
         self.used += size
+        self._asked.setdefault(key, self._clock)  # it may have been dropped while it was made
         if len(self._asked) > MOST_KEYS:
             self._asked = {other: self._asked[other] for other in self._kept}
 
@@ -65,7 +66,9 @@ class ContextCache(Generic[T]):
                 self._asked.pop(key, None)
 
     def clear(self) -> None:
-        self.drop(list(self._kept))
+        with self._lock:
+            self._kept.clear()
+            self.used = 0
 
     def has_room(self, key: bytes, size: int) -> bool:
         """Whether something is kept, or could be without anything else giving way."""
