@@ -35,3 +35,24 @@ def test_fused(tmp_path: Path) -> None:
         if way == "fused":
             assert found[case, way]["difference"] < 1e-5
             assert found[case, way]["network_seconds"] < found[case, way]["seconds"]
+
+
+def test_load_of_a_service(tmp_path: Path) -> None:
+    """Every answer is checked in it; here only that it runs and finds nothing wrong."""
+    out = tmp_path / "load.json"
+    words = "--minutes 0.05 --seconds 1 --rows 300 --queries 200 --clusters 2 --context 30 --clients 8 --timeouts"
+    command = [
+        sys.executable,
+        BENCHMARKS / "online" / "load.py",
+        *words.split(),
+        "--refresh-every",
+        "100",
+        "--out",
+        out,
+    ]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    found = json.loads(out.read_text())["sustained"]
+    assert found["answers"] == found["requests"] > 50
+    assert found["versions"] > 1
+    assert found["lost"] == found["wrong_answers"] == found["mixed_up_ids"] == found["exit_status"] == 0
+    assert found["largest_difference"] < 1e-5

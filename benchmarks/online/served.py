@@ -61,7 +61,7 @@ class Served:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise SystemExit(f"the server did not start: see {log}")
+            raise SystemExit(f"the server did not start: {log.read_text()[-500:]}")
         self.seconds_to_ready = time.monotonic() - started
         self.url: str = json.loads(line)["url"]
 

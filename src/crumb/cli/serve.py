@@ -136,8 +136,9 @@ def _stream(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, 
     from crumb.serve.snapshot import has_snapshot, restore
 
     if args.state is not None and (args.train is None or has_snapshot(args.state)):
-        if args.train is not None:
-            note(f"goes on from the snapshot in {args.state}; {args.train} and the stream's options are not used.")
+        unused = [f"--{name.replace('_', '-')}" for name in ("train", *STREAM) if getattr(args, name, None) is not None]
+        if unused:
+            note(f"goes on from the snapshot in {args.state}, which has its own: {', '.join(unused)} not used.")
         return restore(args.state, observer, args.allow_missing)
     return _fresh(args, observer)
 

@@ -60,13 +60,10 @@ class Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """uvicorn would raise the signal again at the end, and the exit status would be that of a crash."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._leave)
-        try:
-            yield
-        finally:
+        with contextlib.suppress(NotImplementedError):  # Windows: there Ctrl-C interrupts, without an orderly end
             for number in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(number)
+                loop.add_signal_handler(number, self._leave)
+        yield
 
     def _leave(self) -> None:
         if self._leaving is None:
