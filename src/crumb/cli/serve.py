@@ -154,6 +154,8 @@ def _fresh(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, S
     settings = {name: getattr(args, name) for name in STREAM if hasattr(args, name)}
     if args.quantiles:
         settings |= {"output": "quantiles", "quantiles": args.quantiles}
+    if args.learn and settings.get("refresh", "never") == "never":
+        note("what is learned is seen at a refresh: --refresh periodic or drift makes one.")
     queries = tables.X_test if args.queries else None
     stream = CrumbOnline(estimator, queries, observer=observer, **settings)
     return stream, Schema.of(tables.X_train, args.allow_missing)

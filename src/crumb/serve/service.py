@@ -47,7 +47,6 @@ class Service:
         self.started = time.time()
         self.draining = False
         self._learned = (0, 0)  # version of the pool, rows that came since
-        self._idle = asyncio.Event()
 
     @property
     def ready(self) -> bool:
@@ -82,7 +81,7 @@ class Service:
         except Exception as error:  # whatever a back-end raises
             raise self._refusal(error) from error
         finally:
-            self._one_less()
+            self.active -= 1
 
     def _refusal(self, error: BaseException) -> Refusal:
         """What a client hears of an error in the stream."""
@@ -93,7 +92,7 @@ class Service:
         if isinstance(error, InvalidInput):
             return invalid(str(error))
         event("rows were not answered", logging.ERROR, **where(error))  # out of memory, most likely
-        message = f"The model could not answer these rows ({type(error).__name__}): try again, with fewer rows."
+        message = f"The model could not answer these rows ({type(error).__name__}): try again later."
         return Refusal(503, "pass_failed", message, retry_after=1)
 
     async def learn(self, asked: Asked, labels: list[Any]) -> int:
@@ -104,25 +103,26 @@ class Service:
         if waiting + asked.rows > MOST_LEARNED:
             message = f"{waiting:,} labelled rows wait for a refresh, which takes at most {MOST_LEARNED:,}."
             raise Refusal(503, "full", message, retry_after=60)
-        names = self.stream.estimator._encoder.columns_
-        table = self.schema.table([asked.columns], names)
+        self.active += 1
         try:
-            await asyncio.to_thread(self.stream.learn, table, labels)
+            await asyncio.to_thread(self._learn, asked, labels)
         except (InvalidInput, ValueError, TypeError) as error:
             raise invalid(str(error)) from error
-        self._learned = (pool_version, waiting + asked.rows)
-        if self._keep is not None and not await asyncio.to_thread(self._keep):
+        finally:
+            self.active -= 1
+        before = self._learned[1] if self._learned[0] == pool_version else 0
+        self._learned = (pool_version, before + asked.rows)
+        return before + asked.rows
+
+    def _learn(self, asked: Asked, labels: list[Any]) -> None:
+        names = self.stream.estimator._encoder.columns_
+        self.stream.learn(self.schema.table([asked.columns], names), labels)
+        if self._keep is not None and not self._keep():
             raise Refusal(503, "disk", "The rows could not be written to disk: try again later.", retry_after=60)
-        return waiting + asked.rows
 
     def _check_open(self) -> None:
         if self.draining:
             raise leaving()
-
-    def _one_less(self) -> None:
-        self.active -= 1
-        if self.draining and not self.active:
-            self._idle.set()
 
     async def drain(self) -> None:
         """No new work; return when everything that was accepted has its answer."""
@@ -130,11 +130,7 @@ class Service:
         self.bodies.stop()
         while self.active:
             self.stream.flush(wait_for_answers=False)  # again and again: rows may be on their way from the intake
-            self._idle.clear()
-            try:
-                await asyncio.wait_for(self._idle.wait(), 0.05)
-            except asyncio.TimeoutError:
-                continue
+            await asyncio.sleep(0.02)
 
 
 async def _disconnected(request: Request) -> None:
