@@ -24,7 +24,8 @@ from crumb.serve.service import Service
 from crumb.serve.watch import Watch
 
 
-def make_app(service: Service, metrics: Metrics, history: History, *, learn: bool = False) -> FastAPI:
+def make_app(service: Service, metrics: Metrics, history: History, *, learn: bool = False) -> Watch:
+    """Watched from outside: what FastAPI answers to a fault of ours is seen too."""
     app = FastAPI(title="CRUMB", version=__version__, docs_url=None, redoc_url=None)
     app.openapi = lambda: describe(service, learn)  # type: ignore[method-assign]
     _answer_errors(app)
@@ -33,9 +34,8 @@ def make_app(service: Service, metrics: Metrics, history: History, *, learn: boo
     if learn:
         _add_learn(app, service)
     _add_pages(app, service, metrics, history, learn)
-    app.add_middleware(Watch, limits=service.limits, metrics=metrics, history=history)
     metrics.watch(service)
-    return app
+    return Watch(app, service.limits, metrics, history)
 
 
 def _answer_errors(app: FastAPI) -> None:
