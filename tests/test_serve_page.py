@@ -69,7 +69,7 @@ def server(tmp_path_factory):
 
         traffic = threading.Thread(target=ask)
         traffic.start()
-        serving.eventually(lambda: server.http.get("/live").json()["drift"])
+        serving.eventually(lambda: (live := server.http.get("/live").json())["drift"] and live["answered"] > 60, 60)
         yield server
         stop.set()
         traffic.join()
