@@ -103,7 +103,7 @@ def main() -> None:
     parser.add_argument("--tables", help="names, with commas")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--device", default="cpu")
-    for name, value in {"steps": 40, "queries": 128, "window": 512, "clusters": 20, "context-size": 1_000}.items():
+    for name, value in {"steps": 40, "queries": 256, "window": 2_048, "clusters": 20, "context-size": 1_000}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path)

@@ -104,8 +104,9 @@ class CrumbOnline:
         many finds that they are no longer those that the plan was made for.
     refresh_every : int or None, default=None
         None: as many as the window holds, and a quarter of that between two looks for drift.
-    window : int, default=512
-        The latest queries, for which the next plan is made.
+    window : int, default=2_048
+        The latest queries, for which the next plan is made. Contexts are matched to these and answer others: with few
+        queries a cluster they fit the others less.
     significance : float, default=0.01
         Probability that a look finds drift where there is none.
     max_rows, max_age : int, float or None, default=None
@@ -139,7 +140,7 @@ class CrumbOnline:
         max_pending: int = 10_000,
         refresh: str = "never",
         refresh_every: int | None = None,
-        window: int = 512,
+        window: int = 2_048,
         significance: float = 0.01,
         max_rows: int | None = None,
         max_age: float | None = None,
