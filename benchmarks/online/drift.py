@@ -3,14 +3,15 @@
     python benchmarks/online/drift.py --out benchmarks/results/online_drift.json                # made tables
     python benchmarks/online/drift.py --data FOLDER --tables electricity,adult --out FILE       # Parquet and index.json
 
-The pool is the lower half of a table along its first principal component, and stays as it is: labelled rows do not
-join. Queries, which the pool never has, come from a window of half of the rows that slides from there to the upper
-half. All ways answer the same queries in the same order with the same model; each step's queries are answered before
-the stream may look at them.
+Queries come from a window along the first principal component of a table that slides from its lower to its upper end,
+and are never rows of the pool. The pool stays as it is: labelled rows do not join. It reaches over the whole table (the
+window is a quarter of it), or with ``--pool half`` over its lower half only (the window is a half): then what the
+stream drifts to was never labelled. All ways answer the same queries in the same order with the same model; each step's
+queries are answered before the stream may look at them.
 
 - ``drift``: a plan for the first queries, and a new one for the latest whenever drift is found
 - ``never``: the plan for the first queries
-- ``micp``: support sets of clusters of the pool, the same for all queries, each routed to its nearest
+- ``micp``: support sets of as many clusters of the pool, the same for all queries, each routed to its nearest
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from crumb.bench.split import set_aside
 from crumb.files import atomic_write
 from crumb.infer import take
 from crumb.online import CrumbOnline
+from crumb.selection import MICP
 
 WAYS = ("drift", "never", "micp")
+WIDTHS = {"whole": 0.25, "half": 0.5}  # of the window, by what the pool reaches over
 TABLES = "electricity,adult,covertype_20k,eeg-eye-state,letter,pendigits,SDSS17_ugriz,bank-marketing"
 
 
@@ -42,12 +45,16 @@ def windows(dataset: Dataset, seed: int, options: Any) -> tuple[np.ndarray, np.n
     order, quantile, aside = set_aside(Run("online-drift", dataset.name, dataset.task, "", "", seed), dataset.X)
     rng = np.random.default_rng([seed, 7])
 
+    width = WIDTHS[options.pool]
+
     def draw(tau: float, count: int) -> np.ndarray:
-        window = order[(quantile >= tau / 2) & (quantile <= 0.5 + tau / 2) & aside]
+        start = tau * (1 - width)
+        window = order[(quantile >= start) & (quantile <= start + width) & aside]
         return rng.choice(window, count, replace=len(window) < count)
 
     first = draw(0.0, options.window)
-    return order[(quantile < 0.5) & ~aside], first, [draw(tau, options.queries) for tau in taus(options)]
+    pool = order[~aside & ((quantile < 0.5) | (options.pool == "whole"))]
+    return pool, first, [draw(tau, options.queries) for tau in taus(options)]
 
 
 def taus(options: Any) -> np.ndarray:
@@ -57,7 +64,7 @@ def taus(options: Any) -> np.ndarray:
 def stream_for(way: str, pool: pd.DataFrame, y: np.ndarray, first: pd.DataFrame, options: Any) -> CrumbOnline:
     settings = {"context_size": options.context_size, "random_state": 0, "device": options.device}
     if way == "micp":
-        clf = CrumbClassifier(strategy="micp", **settings).fit(pool, y)
+        clf = CrumbClassifier(strategy=MICP(n_clusters=options.clusters), **settings).fit(pool, y)
         return CrumbOnline(clf, pool, timeout=60, b_min=10**6)  # all of its support sets, whoever asks first
     clf = CrumbClassifier(n_clusters=options.clusters, **settings).fit(pool, y)
     return CrumbOnline(
@@ -101,6 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of Parquet files with an index.json; default: made tables")
     parser.add_argument("--tables", help="names, with commas")
+    parser.add_argument("--pool", choices=list(WIDTHS), default="whole", help="what the pool reaches over")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--device", default="cpu")
     for name, value in {"steps": 40, "queries": 256, "window": 2_048, "clusters": 20, "context-size": 1_000}.items():
@@ -122,7 +130,7 @@ def main() -> None:
                 )
                 records += rows
     if options.out is not None:
-        kept = {name: getattr(options, name) for name in ("steps", "queries", "window", "clusters", "context_size")}
+        kept = {name: getattr(options, name) for name in ("pool", "steps", "queries", "window", "clusters", "context_size")}
         with atomic_write(options.out) as file:
             file.write(json.dumps({"settings": kept, "records": records}, indent=1).encode())
 
