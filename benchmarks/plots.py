@@ -1,4 +1,4 @@
-"""The pictures of docs/performance.md, from the results beside this file.
+"""The pictures of docs/performance.md and docs/online.md, from the results beside this file.
 
 python benchmarks/plots.py
 """
@@ -6,6 +6,7 @@ python benchmarks/plots.py
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 
 RESULTS, PICTURES = Path(__file__).parent / "results", Path(__file__).parent.parent / "docs" / "images"
 COLOURS = {
@@ -91,6 +93,42 @@ def stage3() -> None:
     save(figure, "stage3.png")
 
 
+def online_drift() -> None:
+    """Accuracy while the queries slide away from the pool, a panel a table; the mean of five steps at a time."""
+    ways = {"drift": "#0072B2", "never": "#E69F00", "micp": "#CC79A7"}
+    curves: dict[str, dict[str, dict[float, list[float]]]] = {}
+    for record in read("online_drift.json")["records"]:
+        curve = curves.setdefault(record["table"], {}).setdefault(record["way"], {})
+        curve.setdefault(record["tau"], []).append(record["accuracy"])
+    columns = min(4, len(curves))
+    rows = math.ceil(len(curves) / columns)
+    figure, panels = plt.subplots(
+        rows, columns, figsize=(3.4 * columns, 2.8 * rows), squeeze=False, layout="constrained"
+    )
+    for axes, (table, found) in zip(panels.flat, curves.items(), strict=False):
+        for way, colour in ways.items():
+            taus = np.array(sorted(found[way]))
+            accuracy = np.array([np.mean(found[way][tau]) for tau in taus])
+            axes.plot(
+                smooth(taus), smooth(accuracy), color=colour, label=f"refresh={way!r}" if way != "micp" else "MICP"
+            )
+        axes.set_title(table, fontsize=9)
+        axes.grid(alpha=0.3)
+        axes.tick_params(labelsize=8)
+    for axes in panels.flat[len(curves) :]:
+        axes.set_visible(False)
+    figure.supxlabel("how far the window has slid from the pool (τ)", fontsize=9)
+    figure.supylabel("accuracy", fontsize=9)
+    panels[0, 0].legend(fontsize=8)
+    save(figure, "online_drift.png")
+
+
+def smooth(values: np.ndarray, width: int = 5) -> np.ndarray:
+    return np.convolve(values, np.full(width, 1 / width), mode="valid") if len(values) >= width else values
+
+
 if __name__ == "__main__":
     stage2()
     stage3()
+    if (RESULTS / "online_drift.json").exists():  # from real tables, which not everybody has
+        online_drift()

@@ -20,7 +20,7 @@ def test_help_is_quick_and_names_every_command():
     done = subprocess.run([sys.executable, "-m", "crumb", "--help"], capture_output=True, text=True)
     assert time.perf_counter() - started < 2  # 0.1 s on an idle machine
     assert done.returncode == 0
-    for command in ("demo", "predict", "plan", "models"):
+    for command in ("demo", "predict", "plan", "serve", "models"):
         assert command in done.stdout
 
 

@@ -108,3 +108,25 @@ def test_value_order_does_not_depend_on_the_order_of_the_rows(
     for _ in range(5):
         shuffled = points[rng.permutation(500)]
         np.testing.assert_array_equal(shuffled[value_order(shuffled)], expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_point_is_routed_the_same_alone_and_in_a_batch(dtype) -> None:
+    """Also where it lies half-way between two centroids, and matrix products round one way or the other."""
+    rng = np.random.default_rng(0)
+    centroids = rng.normal(size=(12, 9)).astype(dtype) + 30
+    pairs = rng.integers(0, 12, size=(400, 2))
+    points = ((centroids[pairs[:, 0]] + centroids[pairs[:, 1]]) / 2).astype(dtype)
+    batch = nearest_centroid(points, centroids)
+    assert [int(nearest_centroid(point[None], centroids)[0]) for point in points] == batch.tolist()
+    distances = np.linalg.norm(points[:, None].astype(np.float64) - centroids, axis=2)
+    np.testing.assert_allclose(distances[np.arange(400), batch], distances.min(axis=1), rtol=1e-5)
+
+
+def test_points_are_routed_in_blocks(monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    points, centroids = rng.normal(size=(101, 3)), rng.normal(size=(7, 3))
+    whole = nearest_centroid(points, centroids)
+    monkeypatch.setattr("crumb.clustering.ROUTE_CELLS", 70)
+    assert nearest_centroid(points, centroids).tolist() == whole.tolist()
+    assert nearest_centroid(points[:0], centroids).tolist() == []

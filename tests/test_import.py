@@ -40,7 +40,7 @@ def test_one_version() -> None:
     assert version("crumb-pfn") == crumb.__version__
 
 
-@pytest.mark.parametrize("module", ["crumb.estimator", "crumb.planning"])
+@pytest.mark.parametrize("module", ["crumb.estimator", "crumb.planning", "crumb.online.stream"])
 def test_the_examples_in_the_docstrings_work(module: str) -> None:
     result = doctest.testmod(importlib.import_module(module))
     assert result.attempted > 0

@@ -53,6 +53,28 @@ def test_what_is_no_longer_asked_for_gives_way():
     assert not ask(cache, "a")
 
 
+def test_what_is_dropped_leaves_room():
+    cache = ContextCache(budget=10)
+    for key in "ab":
+        ask(cache, key)
+    assert cache.has_room(b"a", 99)  # it is there
+    assert cache.has_room(b"c", 2)
+    assert not cache.has_room(b"c", 4)
+    cache.drop([b"a", b"never seen"])
+    assert (cache.used, len(cache)) == (4, 1)
+    assert cache.has_room(b"c", 4)
+    assert [ask(cache, key) for key in "bab"] == [True, False, True]
+    cache.clear()
+    assert (cache.used, len(cache)) == (0, 0)
+
+
+def test_what_is_dropped_while_it_is_made_is_kept_like_any_other():
+    cache = ContextCache(budget=8)
+    cache.get_or(b"a", lambda: cache.drop([b"a"]) or "a", lambda thing: 4)
+    assert [ask(cache, key) for key in "abcbc"] == [True, False, False, True, False]
+    assert cache.used == 8
+
+
 def test_bytes_of_tensors():
     assert tensor_bytes({"a": torch.zeros(3), "b": {"c": torch.zeros(2, dtype=torch.float64), "d": None}}) == 28
 
@@ -128,3 +150,18 @@ def test_sizes_that_are_none(wrong):
     X, y, _ = table()
     with pytest.raises(InvalidInput, match="cache_size must be a number of megabytes"):
         CrumbClassifier(cache_size=wrong).fit(X, y)
+
+
+@pytest.mark.parametrize("context_size", [41, 60, 128])
+def test_without_a_cache_an_answer_of_a_frozen_plan_does_not_depend_on_the_batch(context_size):
+    """Bit for bit on a CPU: products of few rows would round differently."""
+    rng = np.random.default_rng(0)
+    X, Q = rng.normal(size=(300, 7)), rng.normal(size=(150, 7))
+    model = CrumbClassifier(n_clusters=2, context_size=context_size, cache_size=0, device="cpu").fit(
+        X, (X[:, 0] > 0) + 0
+    )
+    plan = model.plan(Q)
+    whole = model.predict_proba(Q, plan=plan)
+    for size in (1, 2, 5, 7, 12, 33, 100):
+        some = rng.choice(150, size)
+        np.testing.assert_array_equal(model.predict_proba(Q[some], plan=plan), whole[some])

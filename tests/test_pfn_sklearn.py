@@ -161,3 +161,19 @@ def test_embedded_network_has_learnt_something() -> None:
     assert classifier.score(X[200:], y[200:]) > 0.9
     regressor = CrumbRegressor(model="embedded", strategy="full", device="cpu").fit(X[:200], z[:200])
     assert regressor.score(X[200:], z[200:]) > 0.9
+
+
+@pytest.mark.parametrize("model", [piped(LogisticRegression()), piped(Ridge())], ids=["classes", "numbers"])
+def test_with_a_frozen_plan_an_answer_does_not_depend_on_the_batch(model: Any) -> None:
+    X, Q, rng = numbers(200, 0, columns=9), numbers(300, 1, columns=9), np.random.default_rng(0)
+    if hasattr(model, "predict_proba"):
+        estimator: Any = CrumbClassifier(model=model, n_clusters=2, context_size=60).fit(X, classes(200, 0))
+        ask = estimator.predict_proba
+    else:
+        estimator = CrumbRegressor(model=model, n_clusters=2, context_size=60).fit(X, targets(200, 0))
+        ask = estimator.predict
+    plan = estimator.plan(Q)
+    whole = ask(Q, plan=plan)
+    for size in (1, 2, 3, 5, 17, 100, 257):
+        some = rng.choice(300, size)
+        np.testing.assert_array_equal(ask(Q[some], plan=plan), whole[some])

@@ -1,4 +1,4 @@
-"""The README's Python works as pasted, and its links lead somewhere."""
+"""Python in the README and in the docs works as pasted, and links lead somewhere."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ def test_the_ten_lines_work_as_pasted(tmp_path: Path) -> None:
     shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert float(shown.stdout.split()[0]) > 0.85
     assert (tmp_path / "plan.png").stat().st_size > 10_000
+
+
+def test_the_page_on_streams_works_as_pasted(tmp_path: Path) -> None:
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "online.md").read_text(), re.DOTALL))
+    shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    answer, right, drift, waits = shown.stdout.splitlines()
+    assert answer.split()[1] == "1"
+    assert float(right) > 0.85
+    assert float(re.findall(r"score=([\d.]+)", drift)[0]) > 1
+    assert waits.startswith("1 answers")
 
 
 def test_links_lead_somewhere() -> None:

@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 _HOME = {
     "CrumbClassifier": "crumb.estimator",
     "CrumbRegressor": "crumb.estimator",
+    "CrumbOnline": "crumb.online",
     "EarlyStopping": "crumb.herding",
     "Plan": "crumb.plan",
     "load": "crumb.persistence",
@@ -36,6 +37,7 @@ __all__ = [
     "CentroidNN",
     "CrumbClassifier",
     "CrumbError",
+    "CrumbOnline",
     "CrumbRegressor",
     "EarlyStopping",
     "Full",
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from crumb.errors import CrumbError
     from crumb.estimator import CrumbClassifier, CrumbRegressor
     from crumb.herding import EarlyStopping
+    from crumb.online import CrumbOnline
     from crumb.persistence import load
     from crumb.plan import Plan
     from crumb.planning import select_contexts

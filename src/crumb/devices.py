@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from crumb.errors import InvalidInput
 
 UNKNOWN = 1 << 62  # bytes: nobody says how many are free
@@ -21,6 +23,24 @@ def resolve_device(device: str) -> str:
     if not there[device.partition(":")[0]]:
         raise InvalidInput(f"The device {device!r} is not available on this machine: use device='cpu' or 'auto'.")
     return device
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether this is what it looks like when memory runs out, of the machine or of a GPU."""
+    import torch
+
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)  # torch on a CPU
+
+
+def collect_garbage(device: str) -> None:
+    """Give back what nobody refers to any more: errors hold on to what filled the memory, in circles."""
+    import torch
+
+    gc.collect()
+    if device.startswith("cuda"):
+        torch.cuda.empty_cache()
 
 
 def free_bytes(device: str) -> int:

@@ -35,3 +35,15 @@ class DatasetMissing(CrumbError, FileNotFoundError):
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
+
+
+class StreamFull(CrumbError, RuntimeError):
+    """More queries wait for an answer than a stream may hold: try again later."""
+
+
+class StreamClosed(CrumbError, RuntimeError):
+    """A stream that takes no more queries, or gave up those that it had."""
+
+
+class DeadlineExceeded(CrumbError, TimeoutError):
+    """A query whose deadline came before its pass did."""

@@ -399,9 +399,13 @@ class CrumbRegressor(RegressorMixin, _Crumb):
         """Means or medians (T,), or quantiles (T, Q) at the levels ``quantiles`` (0.1 … 0.9 by default)."""
         if output_type not in ("mean", "median", "quantiles"):
             raise InvalidInput(f"output_type must be 'mean', 'median' or 'quantiles', got {output_type!r}.")
-        levels: tuple[float, ...] = ()
-        if output_type == "quantiles":
-            levels = tuple(float(level) for level in (DEFAULT_QUANTILES if quantiles is None else quantiles))
-            if not levels or not all(0 < level < 1 for level in levels):
-                raise InvalidInput(f"quantiles must be levels between 0 and 1, got {quantiles!r}.")
+        levels = quantile_levels(quantiles) if output_type == "quantiles" else ()
         return self._answer(X, Output(output_type, levels), plan)
+
+
+def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
+    """The levels that are asked for, checked; 0.1 … 0.9 by default."""
+    levels = tuple(float(level) for level in (DEFAULT_QUANTILES if quantiles is None else quantiles))
+    if not levels or not all(0 < level < 1 for level in levels):
+        raise InvalidInput(f"quantiles must be levels between 0 and 1, got {quantiles!r}.")
+    return levels

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+import os
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -12,6 +15,8 @@ import pandas as pd
 from crumb.pfn.base import Backend, ContextTask, Output
 from crumb.progress import progress_bar
 from crumb.table import Rows
+
+BREATH = 0.001  # seconds between contexts that are made ready: locks are not fair, and passes wait for the network
 
 
 @dataclass(frozen=True)
@@ -21,6 +26,7 @@ class Pool:
     rows: Rows
     y: np.ndarray
     n_classes: int | None  # None: regression
+    token: bytes = field(default_factory=partial(os.urandom, 16))  # tells its contexts from those of other pools
 
 
 @dataclass(frozen=True)
@@ -40,19 +46,35 @@ def infer(
     output: Output,
     verbose: int = 0,
     again: bool = False,
+    keep: bool = True,
 ) -> np.ndarray:
-    """Answers (T, …) for all queries. ``again``: the same contexts will be asked again."""
+    """Answers (T, …) for all queries. ``again``: the same contexts will be asked again, and may be kept (``keep``)."""
     backend.check_output(output)
     passes = distinct_passes(contexts, labels)
     answers: np.ndarray | None = None
     with progress_bar(len(passes), "passes", verbose) as advance:
-        for one, answer in zip(passes, _answers(backend, pool, passes, queries, output, again), strict=True):
+        asked = _answers(backend, pool, passes, queries, output, again, keep)
+        for one, answer in zip(passes, asked, strict=True):
             if answers is None:
                 answers = np.empty((len(labels), *answer.shape[1:]), dtype=answer.dtype)
             answers[one.queries] = answer
             advance(1)
     assert answers is not None
     return answers
+
+
+def keep_contexts(backend: Backend, pool: Pool, contexts: Iterable[np.ndarray]) -> None:
+    """Have contexts ready before their queries come, as many as there is room for, the first ones first."""
+    for context in contexts:
+        nobody = Pass(np.sort(context), np.empty(0, dtype=np.int64))
+        if _teaches(backend, pool, nobody.context):
+            backend.keep(_task(pool, nobody, pool.rows, again=True, keep=True))
+            time.sleep(BREATH)
+
+
+def context_key(pool: Pool, context: np.ndarray) -> bytes:
+    """What tells one context from another, whatever the order of its rows."""
+    return hashlib.sha256(pool.token + np.sort(context).tobytes()).digest()
 
 
 def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass]:
@@ -69,11 +91,11 @@ def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass
 
 
 def _answers(
-    backend: Backend, pool: Pool, passes: list[Pass], queries: Rows, output: Output, again: bool
+    backend: Backend, pool: Pool, passes: list[Pass], queries: Rows, output: Output, again: bool, keep: bool
 ) -> Iterator[np.ndarray]:
     """One answer a pass, in order; contexts that teach nothing are answered without the model."""
     asked = [_teaches(backend, pool, one.context) for one in passes]
-    tasks = (_task(pool, one, queries, again) for one, ask in zip(passes, asked, strict=True) if ask)
+    tasks = (_task(pool, one, queries, again, keep) for one, ask in zip(passes, asked, strict=True) if ask)
     answers = iter(backend.predict_contexts(tasks, output))
     for one, ask in zip(passes, asked, strict=True):
         y = pool.y[one.context]
@@ -84,12 +106,12 @@ def _answers(
             yield np.broadcast_to(answer, (len(one.queries), *answer.shape))
 
 
-def _task(pool: Pool, one: Pass, queries: Rows, again: bool) -> ContextTask:
+def _task(pool: Pool, one: Pass, queries: Rows, again: bool, keep: bool) -> ContextTask:
     y = pool.y[one.context]
     if pool.n_classes is not None:
         y = np.unique(y, return_inverse=True)[1]  # 0 … C−1 of this context, none missing
-    key = hashlib.sha256(one.context.tobytes()).digest() if again else None
-    return ContextTask(take(pool.rows, one.context), y, take(queries, one.queries), key)
+    key = context_key(pool, one.context) if again else None
+    return ContextTask(take(pool.rows, one.context), y, take(queries, one.queries), key, keep)
 
 
 def _teaches(backend: Backend, pool: Pool, context: np.ndarray) -> bool:

@@ -42,10 +42,7 @@ def save(estimator: Any, path: str | Path) -> None:
     if isinstance(rows, pd.DataFrame):
         about["columns"] = _portable_names(rows.columns)
         about["kinds"] = estimator._encoder.kinds_
-        buffer = io.BytesIO()
-        numbered = rows.set_axis([str(i) for i in range(rows.shape[1])], axis=1)
-        numbered.to_parquet(buffer, index=False)
-        files["pool.parquet"] = buffer.getvalue()
+        files["pool.parquet"] = pack_frame(rows)
     else:
         arrays["pool"] = rows
     if estimator._task == "classification":
@@ -68,7 +65,7 @@ def load(path: str | Path, **changes: Any) -> Any:
         if about["task"] == "classification":
             y = np.array(about["classes"], dtype=np.dtype(about["class_dtype"]))[y]
         if "pool.parquet" in files:
-            rows = _read_frame(files["pool.parquet"], about["columns"], about["kinds"])
+            rows = unpack_frame(files["pool.parquet"], about["columns"], about["kinds"])
         else:
             rows = arrays["pool"]
         estimator = KINDS[about["task"]](**_live_params(params))
@@ -130,7 +127,14 @@ def _live_params(params: dict[str, Any]) -> dict[str, Any]:
     return params
 
 
-def _read_frame(parquet: bytes, columns: list[Any], kinds: list[str]) -> pd.DataFrame:
+def pack_frame(rows: pd.DataFrame) -> bytes:
+    """A frame as Parquet, whose columns go by number: their names may be anything."""
+    buffer = io.BytesIO()
+    rows.set_axis([str(i) for i in range(rows.shape[1])], axis=1).to_parquet(buffer, index=False)
+    return buffer.getvalue()
+
+
+def unpack_frame(parquet: bytes, columns: list[Any], kinds: list[str]) -> pd.DataFrame:
     """Parquet forgets that a column of numbers was a category."""
     frame = pd.read_parquet(io.BytesIO(parquet))
     categories = {name: "category" for name, kind in zip(frame.columns, kinds, strict=True) if kind == "category"}

@@ -20,13 +20,14 @@ class ContextTask:
 
     ``y`` holds numbers for regression and the codes 0 … C−1 of the classes in *this* context, all of them
     present, for classification. ``key`` tells one context from another where the same ones will come again; None where
-    they will not.
+    they will not. ``keep``: whether such a context may be kept, or memory is too short for that.
     """
 
     X: Rows
     y: np.ndarray
     queries: Rows
     key: bytes | None = None
+    keep: bool = True
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,15 @@ class Backend(ABC):
         raise InvalidInput(
             f"The model {self.name!r} has no row embeddings: features='embedding' needs the embedded model or TabICL."
         )
+
+    def keep(self, task: ContextTask) -> None:  # noqa: B027 (most keep nothing)
+        """Make a context ready before its queries come, where that is possible and there is room for it."""
+
+    def forget(self, keys: Iterable[bytes] | None = None) -> None:  # noqa: B027 (most keep nothing)
+        """Free what is kept of these contexts; of all contexts where none are named."""
+
+    def share(self, other: Backend) -> None:  # noqa: B027 (most keep nothing)
+        """Keep contexts in the same room as another back-end: together they stay within its budget."""
 
     def work(self, rows: int, queries: int, columns: int) -> float:
         """What a pass costs, in units of its own: a model that is not known better goes by its rows."""

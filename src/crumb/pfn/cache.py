@@ -9,7 +9,7 @@ where throwing out the least recently used would throw out each one just before 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
@@ -54,8 +54,25 @@ class ContextCache(Generic[T]):
             self.used -= self._kept.pop(other)[1]
         self._kept[key] = thing, size
         self.used += size
+        self._asked.setdefault(key, self._clock)  # it may have been dropped while it was made
         if len(self._asked) > MOST_KEYS:
             self._asked = {other: self._asked[other] for other in self._kept}
+
+    def drop(self, keys: Iterable[bytes]) -> None:
+        """Forget what will not be asked for again."""
+        with self._lock:
+            for key in keys:
+                self.used -= self._kept.pop(key, (None, 0))[1]
+                self._asked.pop(key, None)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self.used = 0
+
+    def has_room(self, key: bytes, size: int) -> bool:
+        """Whether something is kept, or could be without anything else giving way."""
+        return key in self._kept or size <= self.budget - self.used
 
     def __len__(self) -> int:
         return len(self._kept)

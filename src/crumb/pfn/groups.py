@@ -63,9 +63,9 @@ def bounded(tasks: Iterable[T], size: Callable[[T], int], most: int) -> Iterator
         yield held
 
 
-def padded(rows: Rows, least: int) -> Rows:
-    """At least so many rows, the last one repeated: queries do not see each other."""
-    if len(rows) >= least:
+def padded(rows: Rows, multiple: int) -> Rows:
+    """A multiple of so many rows, the last one repeated: queries do not see each other."""
+    if len(rows) % multiple == 0:
         return rows
-    index = np.minimum(np.arange(least), len(rows) - 1)
+    index = np.minimum(np.arange(len(rows) + -len(rows) % multiple), len(rows) - 1)
     return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]

@@ -19,7 +19,7 @@ from tabicl._model.tabicl import TabICL
 from tabicl._torch_devices import resolve_torch_device
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
-from crumb.pfn.base import BackendSettings, ContextTask, Output
+from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
 from crumb.pfn.cache import ContextCache, tensor_bytes
 from crumb.pfn.checkpoint import Checkpoint, read_checkpoint
 from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, task_bytes
@@ -49,8 +49,8 @@ V2_ARCHITECTURE = {
     "row_rope_interleaved": False,
 }
 PASS_BYTES = 2 << 30  # size of the largest activation of one pass on a CPU, which the package does not split
-# Products of few rows round differently from products of many. Queries beside their context are many rows; queries of a
-# context that is kept are alone, and come in at least so many, lest an answer depend on how many were asked together.
+# Products of few rows round differently from products of many. Where contexts come again (a frozen plan, whose answers
+# depend on the row alone), queries come in multiples of so many, lest an answer depend on how many were asked together.
 FEWEST_QUERIES = 32
 
 
@@ -125,6 +125,21 @@ class TabICLBackend(NetworkBackend):
         with self.alone():
             return passes.embed(replace(task, y=_known_classes(task.y, network.max_classes)))
 
+    def keep(self, task: ContextTask) -> None:
+        if task.key is not None and self._is_kept(task) and self._contexts.has_room(task.key, self._kept_bytes(task)):
+            with self.alone():
+                self._fitted(task)
+
+    def forget(self, keys: Iterable[bytes] | None = None) -> None:
+        if keys is None:
+            self._contexts.clear()
+        else:
+            self._contexts.drop(keys)
+
+    def share(self, other: Backend) -> None:
+        if isinstance(other, TabICLBackend):
+            self._contexts = other._contexts
+
     def work(self, rows: int, queries: int, columns: int) -> float:
         """Floating-point operations of a pass, by the layers of the network."""
         net = shared_network(self.path, self.settings.device)
@@ -156,8 +171,8 @@ class TabICLBackend(NetworkBackend):
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
         estimator = self._fitted(task)
         predict = _predictor(estimator, output)
-        least = 1 if estimator.model_kv_cache_ is None else FEWEST_QUERIES
-        answers = [predict(padded(piece, least)) for piece in _pieces(estimator, task)]
+        multiple = 1 if task.key is None else FEWEST_QUERIES
+        answers = [predict(padded(piece, multiple)) for piece in _pieces(estimator, task)]
         return np.concatenate(answers)[: len(task.queries)]
 
     def _fitted(self, task: ContextTask) -> Any:
@@ -171,15 +186,19 @@ class TabICLBackend(NetworkBackend):
         )
 
     def _is_kept(self, task: ContextTask) -> bool:
-        if task.key is None:
+        if task.key is None or not task.keep:
             return False
         network = shared_network(self.path, self.settings.device)
         if "kv_cache" in self.settings.options or (0 < network.max_classes <= task.y.max(initial=0)):
             return False  # the user's own choice; the package's hierarchy of classes has no cache
+        return self._kept_bytes(task) <= self.settings.cache_bytes
+
+    def _kept_bytes(self, task: ContextTask) -> int:
+        """Of the keys and values of a context, about."""
+        network = shared_network(self.path, self.settings.device)
         width = network.embed_dim * network.row_num_cls
         members = self.settings.options.get("n_estimators", self.settings.n_estimators)
-        keys_and_values = 8 * width * network.icl_num_blocks * len(task.X) * members
-        return 1.25 * keys_and_values <= self.settings.cache_bytes  # the columns have some too
+        return int(1.25 * 8 * width * network.icl_num_blocks * len(task.X) * members)  # the columns have some too
 
     def _estimator(self, **more: Any) -> Any:
         given = {
@@ -214,6 +233,8 @@ def _pieces(estimator: Any, task: ContextTask) -> list[Rows]:
     members = min(estimator.n_estimators, estimator.batch_size or estimator.n_estimators)
     rows = PASS_BYTES // (4 * estimator.model_.embed_dim * width * members)
     size = max(LEAST_QUERIES, rows - len(task.X))
+    if task.key is not None:
+        size = max(FEWEST_QUERIES, size // FEWEST_QUERIES * FEWEST_QUERIES)  # so that only the last piece is filled up
     return [_rows(task.queries, start, start + size) for start in range(0, len(task.queries), size)]
 
 

@@ -1,0 +1,114 @@
+"""Queries that wait for a pass: one buffer a cluster, each due when it is full enough or its oldest query is.
+
+Knows neither threads nor models, and is told the time: everything here can be tested without waiting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+from crumb.errors import StreamFull
+
+Item = TypeVar("Item", bound=Hashable)
+Key = tuple[int, int]  # version of the plan, cluster: queries of two plans never share a pass
+
+
+class Buffers(Generic[Item]):
+    """At most ``max_pending`` items that were added and are not yet ``done``, by key, in the order of coming."""
+
+    def __init__(self, b_min: int, timeout: float, max_pending: int):
+        self.b_min, self.timeout, self.max_pending = b_min, timeout, max_pending
+        self.pending = 0  # those in a buffer and those that were taken and are not done
+        self._buffers: dict[Key, dict[Item, float]] = {}  # each item with the time at which it is due
+        self._due: dict[Key, float] = {}  # the earliest of them
+        self._deadlines: dict[Item, tuple[float, Key]] = {}  # of those that have one: no pass for them from then on
+        self._hurried: set[Key] = set()
+
+    def add(self, items: Sequence[tuple[Key, Item]], now: float, deadline: float | None = None) -> float:
+        """Take all of the items, or none of them; the time at which the first of their buffers is due.
+
+        Items are due after ``timeout``, those with a deadline (in seconds) after half of it at the latest.
+        """
+        if self.pending + len(items) > self.max_pending:
+            raise StreamFull(
+                f"{self.pending} queries wait for an answer and {len(items)} more would exceed max_pending="
+                f"{self.max_pending}; try again when some are answered."
+            )
+        due = now + (self.timeout if deadline is None else min(self.timeout, deadline / 2))
+        for key, item in items:
+            self._buffers.setdefault(key, {})[item] = due
+            self._due[key] = min(due, self._due.get(key, due))
+            if deadline is not None:
+                self._deadlines[item] = now + deadline, key
+        self.pending += len(items)
+        return now if any(len(self._buffers[key]) >= self.b_min for key, _ in items) else due
+
+    def due(self, now: float) -> Key | None:
+        """The buffer to be answered now: of those that are due the one whose oldest query came first."""
+        due = [
+            (self._due[key], key)
+            for key, buffer in self._buffers.items()
+            if key in self._hurried or len(buffer) >= self.b_min or self._due[key] <= now
+        ]
+        return min(due)[1] if due else None
+
+    def next_due(self) -> float:
+        """When something has to be done though nothing more comes; never (infinity) where nothing waits."""
+        passes = min(self._due.values(), default=math.inf)
+        return min(passes, min((when for when, _ in self._deadlines.values()), default=math.inf))
+
+    def expired(self, now: float) -> list[Item]:
+        """Empty the buffers of items whose deadline has come; they stay pending until they are ``done``."""
+        late = [(item, key) for item, (when, key) in self._deadlines.items() if when <= now]
+        for item, key in late:
+            self._remove(key, item)
+        return [item for item, _ in late]
+
+    def take(self, key: Key) -> list[Item]:
+        """Empty a buffer; its items stay pending until they are ``done``."""
+        self._hurried.discard(key)
+        del self._due[key]
+        items = list(self._buffers.pop(key))
+        for item in items if self._deadlines else ():
+            self._deadlines.pop(item, None)
+        return items
+
+    def done(self, count: int) -> None:
+        self.pending -= count
+
+    def discard(self, key: Key, item: Item) -> bool:
+        """Forget an item that nobody waits for any more; False where it was taken already."""
+        if item not in self._buffers.get(key, {}):
+            return False
+        self._remove(key, item)
+        self.pending -= 1
+        return True
+
+    def _remove(self, key: Key, item: Item) -> None:
+        buffer = self._buffers[key]
+        due = buffer.pop(item)
+        self._deadlines.pop(item, None)
+        if not buffer:
+            self.take(key)
+        elif due <= self._due[key]:
+            self._due[key] = min(buffer.values())
+
+    def hurry(self) -> None:
+        """Everything that waits is due now; what comes later is not."""
+        self._hurried.update(self._buffers)
+
+    def take_all(self) -> list[Item]:
+        return [item for key in list(self._buffers) for item in self.take(key)]
+
+    def waiting(self) -> list[Item]:
+        return [item for buffer in self._buffers.values() for item in buffer]
+
+    def versions(self) -> set[int]:
+        """Of the plans that somebody waits for."""
+        return {number for number, _ in self._buffers}
+
+    def fill(self, version: int) -> dict[int, int]:
+        """How many queries wait in each cluster of one plan; clusters with none are left out."""
+        return {cluster: len(buffer) for (number, cluster), buffer in self._buffers.items() if number == version}

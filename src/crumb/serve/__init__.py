@@ -1,0 +1,1 @@
+"""The HTTP service around ``CrumbOnline``: ``crumb serve``. Needs the extra ``serve``."""

@@ -1,0 +1,91 @@
+"""The state of a service on disk: on a timer and at exit, whole or not at all."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+
+from crumb.errors import InvalidInput
+from crumb.files import atomic_write
+from crumb.online import CrumbOnline, Observer
+from crumb.serve.logs import event, where
+from crumb.serve.metrics import Metrics
+from crumb.serve.schema import Schema
+
+STREAM, SCHEMA = "stream.crumb", "columns.json"
+
+
+class Snapshots:
+    """Writes the stream to a folder. What goes wrong is logged and counted; the last good snapshot stays."""
+
+    def __init__(self, stream: CrumbOnline, folder: Path, metrics: Metrics):
+        self._stream, self._folder, self._metrics = stream, folder, metrics
+        self._saved: tuple[int, ...] | None = None
+        self._changes = 0  # that the stream's counters do not show
+        self._lock = threading.Lock()  # the timer and the exit may meet
+
+    def keep(self) -> bool:
+        """Rows were learned: they are acknowledged when a snapshot has them. Those who come together share one."""
+        self._changes += 1
+        return self.write()
+
+    def write(self) -> bool:
+        """Whether the snapshot on disk is of now."""
+        with self._lock:
+            stats = self._stream.stats()
+            state = (stats.accepted, stats.answered, stats.version, self._changes)
+            if state == self._saved:
+                return True
+            started = time.monotonic()
+            try:
+                self._stream.save(self._folder / STREAM)
+            except Exception as error:  # a full disk must not end the service
+                self._metrics.snapshots.labels("failed").inc()
+                number = {"errno": error.errno} if isinstance(error, OSError) else {}
+                event("snapshot failed, the last one stays", logging.ERROR, **number, **where(error))
+                return False
+            self._saved = state
+            self._metrics.snapshots.labels("written").inc()
+            self._metrics.snapshot_time.set_to_current_time()
+            event("snapshot written", version=stats.version, seconds=round(time.monotonic() - started, 3))
+            return True
+
+
+class PlanArchive(Observer):
+    """Keeps the plan of every version, so that any answer can be made again: it says which version it is from."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self.stream: CrumbOnline | None = None
+
+    def keep(self) -> None:
+        assert self.stream is not None
+        version = self.stream._version
+        version.plan.save(self._folder / f"plan-{version.number}.crumb")
+
+    def refreshed(self, version: int, seconds: float) -> None:
+        try:
+            self.keep()
+        except OSError as error:
+            event("a plan could not be kept", logging.ERROR, **where(error))
+
+
+def has_snapshot(folder: Path) -> bool:
+    return (folder / STREAM).exists()
+
+
+def write_schema(folder: Path, schema: Schema) -> None:
+    with atomic_write(folder / SCHEMA) as file:
+        file.write(schema.to_json().encode())
+
+
+def restore(folder: Path, observer: Observer, allow_missing: bool) -> tuple[CrumbOnline, Schema]:
+    """The stream that a snapshot holds, and its columns; a snapshot of the library's has them in its pool only."""
+    if not has_snapshot(folder):
+        raise InvalidInput(f"There is no snapshot in {folder}: start with --train and --target once.")
+    stream = CrumbOnline.load(folder / STREAM, observer=observer)
+    if (folder / SCHEMA).exists():
+        return stream, Schema.from_json((folder / SCHEMA).read_text())
+    return stream, Schema.of(stream.estimator._pool.rows, allow_missing)

@@ -1,0 +1,36 @@
+"""Work that is done every so many seconds."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from crumb.serve.logs import event, where
+
+
+class Timer:
+    """Calls something every so many seconds in a thread of its own; 0: never."""
+
+    def __init__(self, every: float, call: Callable[[], object], name: str):
+        self._every, self._call = every, call
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        if every > 0:
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._every):
+            self._once()
+
+    def _once(self) -> None:
+        try:
+            self._call()
+        except Exception as error:  # the next time may go better
+            event("a timer's work failed", logging.ERROR, **where(error))
+
+    def stop(self) -> None:
+        """Wait for what is under way; nothing comes after it."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
