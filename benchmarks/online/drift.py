@@ -130,7 +130,8 @@ def main() -> None:
                 )
                 records += rows
     if options.out is not None:
-        kept = {name: getattr(options, name) for name in ("pool", "steps", "queries", "window", "clusters", "context_size")}
+        names = ("pool", "steps", "queries", "window", "clusters", "context_size")
+        kept = {name: getattr(options, name) for name in names}
         with atomic_write(options.out) as file:
             file.write(json.dumps({"settings": kept, "records": records}, indent=1).encode())
 
