@@ -151,7 +151,7 @@ class _Herding:
         rows = [self.candidates(k, count) for k in some]
         points = [self.pool[mine].double() - self.centroids[k] for k, mine in zip(some, rows, strict=True)]
         cross = [self.kernel.row_means(x, self.members[k]).numpy() for k, x in zip(some, points, strict=True)]
-        scaled = [(x / self.kernel.sigma).numpy().astype(self.dtype) for x in points]
+        scaled: list[np.ndarray] = [(x / self.kernel.sigma).numpy().astype(self.dtype) for x in points]
         chosen = herd_among(_stacked(scaled), _stacked(cross, -np.inf).astype(self.dtype), self.n)
         return [
             Herded(mine[places], self.kernel.prefix_mmd2(x[places], self.members[k]).numpy(), "budget")

@@ -158,14 +158,12 @@ class _Crumb(BaseEstimator):
         rows = encoder.fit_transform(rows)
         points = space.fit_transform(rows, encoder)
         pool = self._label_pool(rows, labels)
-        return _Known(
-            encoder, space, points, pool, fingerprint(rows, encoder.kinds_, self.features), points.shape
-        )
+        return _Known(encoder, space, points, pool, fingerprint(rows, encoder.kinds_, self.features), points.shape)
 
     def _know_files(self, X: Any, y: Any, where: Any, columns: Any, engine: Engine, seed: int) -> _Known:
         """A table in files: read whole where it is small, learnt in one pass where it is not."""
-        from crumb.scale.pool import count_rows, fits_in_memory, learn_pool, read_whole
-        from crumb.scale.source import open_source
+        from crumb.scale.pool import fits_in_memory, learn_pool, read_whole
+        from crumb.scale.source import count_rows, open_source
         from crumb.scale.strategies import check_strategy
 
         if not isinstance(y, str):
@@ -173,7 +171,7 @@ class _Crumb(BaseEstimator):
         source = count_rows(open_source(X, y, where, columns), engine)
         if fits_in_memory(source):
             known = self._know_table(*read_whole(source))
-            known.facts["pool"] = {"rows": source.rows, "on_disk": False, "candidates": source.rows, "covered": True}
+            known.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
             return known
         check_strategy(resolve_strategy(self.strategy), self.kernel)
         disk, statistics = learn_pool(

@@ -53,7 +53,7 @@ def support_rows(rows: int, seed: int) -> np.ndarray:
 def measure_support(
     problem: Problem, selection: Selection, reference: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Distance of each query to its context, and whether the pool, or a sample that stands for it, reaches it at all."""
+    """Distance of each query to its context, and whether the pool (or ``reference`` in its place) reaches it at all."""
     distance = np.empty(len(problem.queries))
     order = np.argsort(selection.labels, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(selection.labels[order])) + 1):

@@ -32,7 +32,7 @@ from crumb.settings import (
     resolve_kernel,
 )
 from crumb.space import SelectionSpace
-from crumb.table import TableEncoder, fingerprint, to_rows
+from crumb.table import TableEncoder, fingerprint, in_files, to_rows
 
 
 def select_contexts(
@@ -54,12 +54,15 @@ def select_contexts(
     device: str = "auto",
     random_state: Any = 0,
     n_jobs: int | None = None,
+    where: Any = None,
+    columns: Any = None,
+    engine: Any = "local",
     verbose: int = 0,
 ) -> Plan:
     """Cluster the queries and choose a context for each cluster, without any PFN.
 
-    The parameters are those of ``CrumbClassifier``. ``min_per_class`` works only where ``y_pool``, the class
-    of each pool row, is given.
+    The parameters are those of ``CrumbClassifier`` and of its ``fit``. ``min_per_class`` works only where ``y_pool``, the
+    class of each pool row, is given; for a pool in Parquet files it is the name of that column.
 
     Examples
     --------
@@ -70,6 +73,27 @@ def select_contexts(
     >>> plan.n_clusters, plan.sizes.tolist()
     (3, [50, 50, 50])
     """
+    options: dict[str, Any] = {
+        "strategy": strategy,
+        "n_clusters": n_clusters,
+        "context_size": context_size,
+        "kernel": kernel,
+        "rff_dim": rff_dim,
+        "herd_batch": herd_batch,
+        "bandwidth": bandwidth,
+        "early_stopping": early_stopping,
+        "min_per_class": min_per_class,
+        "device": device,
+        "random_state": resolve_seed(random_state),
+        "n_jobs": n_jobs,
+        "verbose": verbose,
+    }
+    if in_files(X_pool):
+        from crumb.scale.pool import plan_files
+
+        return plan_files(X_pool, X_queries, y_pool, where, columns, engine, features, categorical_features, options)
+    if where is not None or columns is not None:
+        raise InvalidInput("where= and columns= are for tables in files: filter a table in memory yourself.")
     encoder, space = TableEncoder(categorical_features), SelectionSpace(features)
     raw_pool, raw_queries = to_rows(X_pool), to_rows(X_queries)
     if _columns(raw_pool) != _columns(raw_queries):
@@ -81,22 +105,7 @@ def select_contexts(
         codes = np.unique(np.asarray(y_pool), return_inverse=True)[1]
         if len(codes) != len(pool):
             raise InvalidInput(f"y_pool has {len(codes)} values for {len(pool)} pool rows.")
-    settings = plan_settings(
-        pool,
-        strategy=strategy,
-        n_clusters=n_clusters,
-        context_size=context_size,
-        kernel=kernel,
-        rff_dim=rff_dim,
-        herd_batch=herd_batch,
-        bandwidth=bandwidth,
-        early_stopping=early_stopping,
-        min_per_class=min_per_class,
-        device=device,
-        random_state=random_state,
-        n_jobs=n_jobs,
-        verbose=verbose,
-    )
+    settings = plan_settings(pool, **options)
     queries = space.transform(encoder.transform(raw_queries))
     return make_plan(pool, queries, settings, fingerprint(rows, encoder.kinds_, features), codes)
 

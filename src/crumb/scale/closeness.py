@@ -8,13 +8,12 @@ Shapes: K clusters, T queries, b rows, d columns, D random features.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import numpy as np
 
-TILE = 1 << 10  # queries a tile of kernel values
+TILE = 1 << 10  # queries, or rows, a tile of kernel values or features
 
 
 class Closeness(ABC):
@@ -40,9 +39,7 @@ class Distance(Closeness):
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
         # Queries lie closer to their own mean than other rows of the same kind do.
-        return [
-            ((some - some.mean(axis=0)) ** 2).sum(axis=1) * len(some) / max(1, len(some) - 1) for some in members
-        ]
+        return [((some - some.mean(axis=0)) ** 2).sum(axis=1) * len(some) / max(1, len(some) - 1) for some in members]
 
 
 class RffCross(Closeness):
@@ -50,15 +47,20 @@ class RffCross(Closeness):
 
     def __init__(self, omega: np.ndarray, phase: np.ndarray, members: list[np.ndarray]):
         self.omega, self.phase = omega.astype(np.float32), phase.astype(np.float32)
-        self.target = np.stack([-self._features(some).mean(axis=0) for some in members])  # (K, D)
+        # The factor √(2/D) of both sides is put into the means: a row's features then need none.
+        scale = np.float32(-2.0 / len(phase))
+        self.target = np.stack([self._features(some).mean(axis=0) * scale for some in members])  # (K, D)
 
     def _features(self, points: np.ndarray) -> np.ndarray:
         angles = points.astype(np.float32) @ self.omega
         angles += self.phase
-        return np.cos(angles, out=angles) * np.float32(math.sqrt(2.0 / len(self.phase)))
+        return np.cos(angles, out=angles)
 
     def __call__(self, points: np.ndarray) -> np.ndarray:
-        return self.target @ self._features(points).T
+        closeness = np.empty((len(self.target), len(points)), dtype=np.float32)
+        for start in range(0, len(points), TILE):  # a tile of features stays in the cache
+            closeness[:, start : start + TILE] = self.target @ self._features(points[start : start + TILE]).T
+        return closeness
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
         return [_without_itself(self(some)[k], len(some)) for k, some in enumerate(members)]
@@ -97,8 +99,10 @@ class ExactCross(Closeness):
         return [_without_itself(self._cross(some, some), len(some)) for some in members]
 
     def prune(self, least: np.ndarray) -> None:
-        """Set the radii beyond which no row has a cross-term of ``least`` (K,), by the triangle inequality: κ to a query
-        at distance r from the centroid is at most exp(−(‖x − c‖ − r)² / 2σ²)."""
+        """Set the radii beyond which no row has a cross-term of ``least`` (K,).
+
+        By the triangle inequality κ to a query at distance r from the centroid is at most exp(−(‖x − c‖ − r)² / 2σ²).
+        """
         radii = []
         for some, centroid, wanted in zip(self.members, self.centroids, least, strict=True):
             away = np.sqrt(((some - centroid) ** 2).sum(axis=1))

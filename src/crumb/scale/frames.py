@@ -5,7 +5,7 @@ In memory the kind of a column follows from its values; a file's types say the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,17 @@ def to_frame(block: pa.Table, columns: Sequence[str]) -> pd.DataFrame:
     return pa.table({name: _number(block[name]) for name in columns}).to_pandas()
 
 
+def with_categories(frame: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
+    """What was a dictionary in the files is a category again."""
+    return frame.astype({name: "category" for name in frame.columns if name in names})
+
+
 def to_labels(block: pa.Table, target: str) -> np.ndarray:
     """The target of a block as it would come from a data frame."""
-    return pd.Series(block[target].to_pandas()).to_numpy()
+    column = block[target]
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64(), safe=False)
+    return pd.Series(column.to_pandas()).to_numpy()
 
 
 def _kind(name: str, kind: pa.DataType) -> str:

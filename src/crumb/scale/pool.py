@@ -12,40 +12,28 @@ import pandas as pd
 import pyarrow as pa
 
 from crumb.clustering import value_order
-from crumb.errors import InvalidInput
 from crumb.evidence import support_rows
 from crumb.infer import HeldPool
 from crumb.kernel import bandwidth_rows
 from crumb.plan import Plan
-from crumb.planning import PlanSettings, finish_plan, make_plan, planning
+from crumb.planning import PlanSettings, finish_plan, make_plan, plan_settings, planning, select_contexts
 from crumb.progress import progress_bar
 from crumb.scale.closeness import Closeness
-from crumb.scale.engine import Engine
-from crumb.scale.frames import kinds_of, to_frame, to_labels
+from crumb.scale.engine import Engine, resolve_engine
+from crumb.scale.frames import kinds_of, to_frame, to_labels, with_categories
 from crumb.scale.rows import fetch_rows
 from crumb.scale.rules import Everything, RareClasses, Rule, Strata
 from crumb.scale.scoring import Reader, Score, random_numbers
 from crumb.scale.shortlist import Shortlist
-from crumb.scale.source import Shard, Source
+from crumb.scale.source import Shard, Source, count_rows, open_source
 from crumb.scale.statistics import Gather, Statistics, joined
-from crumb.scale.strategies import SHORTLIST_CELLS, Pass, make_wish
+from crumb.scale.strategies import SHORTLIST_CELLS, Pass, check_strategy, make_wish
 from crumb.scale.streamed_space import SampledSpace, StreamedSpace, encoder_from
+from crumb.selection import resolve_strategy
 from crumb.space import SelectionSpace
-from crumb.table import TableEncoder
+from crumb.table import TableEncoder, to_rows
 
 HELD_CELLS = 10_000_000  # a table with fewer cells is read whole: the answer is then that of the table in memory
-
-
-def count_rows(source: Source, engine: Engine) -> Source:
-    """The source with row numbers: from the footers, or by a look at the columns of the filter."""
-    if source.view.where is None:
-        counts = [shard.count() for shard in source.shards]
-    else:
-        counts = list(engine.map(Shard.count, source.shards, len(source.shards)))
-    counted = source.counted(counts)
-    if not counted.rows:
-        raise InvalidInput("The files have no rows, or where= leaves none.")
-    return counted
 
 
 def fits_in_memory(source: Source) -> bool:
@@ -57,11 +45,7 @@ def read_whole(source: Source) -> tuple[pd.DataFrame, np.ndarray | None]:
     view = source.view
     blocks = pa.concat_tables([block for shard in source.shards for block in shard.blocks(view.with_target())])
     labels = None if view.target is None else to_labels(blocks, view.target)
-    return _with_categories(to_frame(blocks, view.features), view.dictionaries), labels
-
-
-def _with_categories(frame: pd.DataFrame, names: frozenset[str]) -> pd.DataFrame:
-    return frame.astype({name: "category" for name in frame.columns if name in names})
+    return with_categories(to_frame(blocks, view.features), view.dictionaries), labels
 
 
 @dataclass
@@ -139,7 +123,7 @@ class DiskPool:
         self, rules: Sequence[Rule], centroids: np.ndarray, measure: Closeness | None, with_codes: bool
     ) -> Shortlist:
         score = Score(self.reader, rules, centroids, measure, with_codes)
-        found = Shortlist(rules, self.shape[1], with_codes, self._expected(score))
+        found = Shortlist(rules, self._expected(score))
         shards = self.source.shards
         # The generator runs as tasks are started: late shards know the limits that early ones have set.
         tasks = ((shard, found.limits.copy()) for shard in shards)
@@ -267,3 +251,39 @@ def _on_cpu(settings: PlanSettings) -> PlanSettings:
     """Candidates are herded on the CPU: passes over files, not herding, are what takes time here."""
     kernel = settings.kernel if settings.kernel != "auto" else "candidates"
     return replace(settings, device="cpu", kernel=kernel, herd_batch=1)
+
+
+def plan_files(
+    table: Any,
+    queries: Any,
+    target: str | None,
+    where: Any,
+    columns: Sequence[str] | None,
+    engine: Any,
+    features: Any,
+    categorical_features: Any,
+    options: dict[str, Any],
+) -> Plan:
+    """``select_contexts`` for a pool in files; ``options`` are those of ``plan_settings``."""
+    engine = resolve_engine(engine, options["n_jobs"])
+    source = count_rows(open_source(table, target, where, columns), engine)
+    if fits_in_memory(source):
+        frame, labels = read_whole(source)
+        own = {"features": features, "categorical_features": categorical_features}
+        plan = select_contexts(frame, queries, y_pool=labels, **own, **options)
+        plan.settings["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
+        return plan
+    check_strategy(resolve_strategy(options["strategy"]), options["kernel"])
+    pool, statistics = learn_pool(
+        source,
+        engine,
+        seed=options["random_state"],
+        classify=None if target is None else True,
+        features=features,
+        categorical_features=categorical_features,
+        verbose=options["verbose"],
+    )
+    statistics.check_labels()
+    settings = plan_settings(pool.bandwidth_points, rows=pool.rows, **options)
+    points = pool.reader.space.transform(pool.encoder.transform(to_rows(queries)))
+    return pool.plan(points, settings)

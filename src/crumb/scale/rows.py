@@ -27,7 +27,9 @@ class Fetch:
             hit = np.unique(np.searchsorted(starts, wanted, side="right") - 1)
             only = [shard.sizes[i][0] for i in hit]
             # The rows of a group that is left out are not seen: numbers count within those that are read.
-            skipped = np.cumsum([0, *(starts[i + 1] - starts[i] if i not in hit else 0 for i in range(len(starts) - 1))])
+            skipped = np.cumsum(
+                [0, *(starts[i + 1] - starts[i] if i not in hit else 0 for i in range(len(starts) - 1))]
+            )
             wanted = wanted - skipped[np.searchsorted(starts, wanted, side="right") - 1]
         for block in shard.blocks(self.columns, only):
             here = wanted[(wanted >= first) & (wanted < first + len(block))] - first

@@ -50,7 +50,7 @@ class Score:
 
     def __call__(self, task: tuple[Shard, np.ndarray]) -> Kept:
         shard, limits = task
-        found = Shortlist(self.rules, self.reader.space.columns, self.with_codes, limits)
+        found = Shortlist(self.rules, limits)
         for look in self.looks(shard):
             found.look(look)
         return found.done()

@@ -20,6 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from crumb.errors import InvalidInput
+from crumb.scale.engine import Engine
 
 SUFFIXES = (".parquet", ".pq")
 SHARD_ROWS = 1 << 20  # rows of a shard, about: whole row groups of one file
@@ -35,6 +36,7 @@ class View:
     target: str | None
     where: pc.Expression | None
     dictionaries: frozenset[str]  # columns that some file holds as a dictionary: categories
+    block_rows: int
 
     def with_target(self) -> tuple[str, ...]:
         return self.features if self.target is None else (*self.features, self.target)
@@ -57,7 +59,7 @@ class Shard:
             waiting: list[pa.RecordBatch] = []
             for batch in self._scanner(list(columns), only).to_batches():
                 waiting.append(batch)
-                if sum(map(len, waiting)) >= BLOCK_ROWS:
+                if sum(map(len, waiting)) >= self.view.block_rows:
                     yield pa.Table.from_batches(waiting)
                     waiting = []
             if any(map(len, waiting)):
@@ -79,7 +81,7 @@ class Shard:
             schema=self.view.schema,
             columns=columns,
             filter=self.view.where,
-            batch_size=BLOCK_ROWS,
+            batch_size=self.view.block_rows,
             batch_readahead=1,
             fragment_readahead=1,
             use_threads=False,
@@ -115,14 +117,26 @@ def open_source(
     dataset = table if isinstance(table, ds.Dataset) else _dataset(os.fspath(table))
     if not isinstance(dataset, (ds.FileSystemDataset, ds.UnionDataset)):
         raise InvalidInput("This dataset is in memory, not in files: pass the table itself.")
-    condition = expression(where)
-    fragments = list(dataset.get_fragments(filter=condition))
     schema, dictionaries = _unified(dataset, list(dataset.get_fragments()))
-    features = _features(schema, target, columns)
-    view = View(schema, features, target, condition, frozenset(dictionaries))
-    if condition is not None:
+    view = View(
+        schema, _features(schema, target, columns), target, expression(where), frozenset(dictionaries), BLOCK_ROWS
+    )
+    if view.where is not None:
         _check_condition(view)
+    fragments = dataset.get_fragments(filter=view.where)  # folders that the filter rules out are not opened
     return Source(view, tuple(shard for fragment in fragments for shard in _shards(view, fragment)))
+
+
+def count_rows(source: Source, engine: Engine) -> Source:
+    """The source with row numbers: from the footers, or by a look at the columns of the filter."""
+    if source.view.where is None:
+        counts = [shard.count() for shard in source.shards]
+    else:
+        counts = list(engine.map(Shard.count, source.shards, len(source.shards)))
+    counted = source.counted(counts)
+    if not counted.rows:
+        raise InvalidInput("The files have no rows, or where= leaves none.")
+    return counted
 
 
 def expression(where: Any) -> pc.Expression | None:
@@ -191,12 +205,15 @@ def _unified(dataset: ds.Dataset, fragments: Sequence[ds.Fragment]) -> tuple[pa.
     dictionaries = {field.name for schema in schemas for field in schema if pa.types.is_dictionary(field.type)}
     schema = _plain(schemas[0])
     for one, fragment in zip(schemas[1:], fragments, strict=True):
-        try:
-            schema = pa.unify_schemas([schema, _plain(one)], promote_options="permissive")
-        except pa.ArrowException as error:
-            path = getattr(fragment, "path", "a part of the dataset")
-            raise InvalidInput(f"The columns of {path} do not fit those of the files before it: {error}") from error
+        schema = _joined(schema, _plain(one), getattr(fragment, "path", "a part of the dataset"))
     return schema, dictionaries
+
+
+def _joined(schema: pa.Schema, more: pa.Schema, path: str) -> pa.Schema:
+    try:
+        return pa.unify_schemas([schema, more], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InvalidInput(f"The columns of {path} do not fit those of the files before it: {error}") from error
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
@@ -225,8 +242,7 @@ def _features(schema: pa.Schema, target: str | None, columns: Sequence[str] | No
 
 def _check_condition(view: View) -> None:
     try:
-        empty = view.schema.empty_table()
-        empty.filter(view.where)
+        view.schema.empty_table().filter(view.where)
     except (pa.ArrowException, KeyError) as error:
         raise InvalidInput(f"where does not fit the columns of the files: {error}") from error
 

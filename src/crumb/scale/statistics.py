@@ -142,7 +142,7 @@ class Gather:
         return joined(parts)
 
     def _block(self, block: pa.Table, shard: Shard, wanted: np.ndarray) -> Statistics:
-        frame = self.encoder.transform(to_frame(block, shard.view.features))
+        frame: Any = self.encoder.transform(to_frame(block, shard.view.features))
         numbers, categories = split_kinds(self.encoder.kinds_)
         values = np.empty((len(frame), len(numbers)))
         for j, column in enumerate(numbers):
@@ -166,8 +166,12 @@ class Gather:
             values = pd.Series(labels[~missing]).value_counts()
             found.labels = Counter(dict(zip(values.index.tolist(), values.tolist(), strict=True)))
             if len(found.labels) > MOST_CLASSES:
-                raise InvalidInput(f"The target has more than {MOST_CLASSES:,} classes: use CrumbRegressor for numbers.")
-        elif labels.dtype.kind in "fiub":
+                raise InvalidInput(
+                    f"The target has more than {MOST_CLASSES:,} classes: use CrumbRegressor for numbers."
+                )
+        elif labels.dtype.kind not in "fiub":
+            raise InvalidInput("Regression needs numbers as labels; for classes use CrumbClassifier.")
+        else:
             found.infinite = int((~np.isfinite(labels[~missing].astype(np.float64))).sum())
 
 

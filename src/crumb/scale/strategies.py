@@ -24,10 +24,10 @@ from crumb.scale.closeness import Closeness, Distance, ExactCross, RffCross
 from crumb.scale.rules import Cells, Nearest, Numbered, Rule, Strata
 from crumb.scale.shortlist import Shortlist
 from crumb.selection import KNN, MICP, MMD, CentroidNN, Full, Problem, Selection, Strategy, Uniform, VoronoiUniform
-from crumb.selection.base import nearest_rows, top_up
+from crumb.selection.base import top_up
 
 LEAST = 4  # candidates a cluster must have room for, as a multiple of the context budget
-SHORTLIST_CELLS = 64_000_000  # numbers (clusters × candidates × columns) that candidates may take: 512 MB
+SHORTLIST_CELLS = 40_000_000  # numbers (clusters × candidates × columns) that candidates may take: 320 MB
 KNN_ENTRIES = 20_000_000  # queries × rows of a context
 MOST_PROMPTERS = 2_000  # of MICP: each row of the pool is held against every one of them
 ROWS_PER_PROMPTER = 100  # of the sample that mini-batch k-means sees
@@ -129,8 +129,8 @@ class KnnWish(CentroidWish):
     def __init__(self, problem: Problem, strategy: KNN, pool: Pass):
         if len(problem.queries) * problem.n > KNN_ENTRIES:
             raise InvalidInput(
-                f"strategy='knn' would keep {problem.n:,} rows for each of {len(problem.queries):,} queries: ask at most "
-                f"{max(1, KNN_ENTRIES // problem.n):,} at a time of a pool on disk, or lower context_size."
+                f"strategy='knn' would keep {problem.n:,} rows for each of {len(problem.queries):,} queries: ask at "
+                f"most {max(1, KNN_ENTRIES // problem.n):,} at a time of a pool on disk, or lower context_size."
             )
         self.labels, self.centroids = np.arange(len(problem.queries)), problem.queries
         self.rules = [Nearest(len(self.centroids), problem.n)]
@@ -204,4 +204,3 @@ def _mini_batch_centroids(sample: np.ndarray, n_clusters: int, seed: int) -> np.
     with quiet(category=UserWarning):
         means = MiniBatchKMeans(min(n_clusters, len(sample)), random_state=seed % 2**32, n_init=1, batch_size=4_096)
         return np.unique(means.fit(sample).cluster_centers_, axis=0)
-

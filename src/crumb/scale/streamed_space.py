@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from crumb.scale.statistics import MISSING, Moments, Statistics, split_kinds
-from crumb.space import MAX_CATEGORIES, MAX_INDICATORS
+from crumb.space import DOUBLE_CELLS, MAX_CATEGORIES, MAX_INDICATORS
 from crumb.table import TableEncoder, texts
 
 
@@ -26,6 +26,7 @@ class StreamedSpace:
         each = max(2, min(MAX_CATEGORIES, MAX_INDICATORS // max(1, len(self.categories))))
         self.indicators = [_Indicators(counts, each) for counts in statistics.counts]
         self.columns = len(self.numbers) + sum(indicators.width for indicators in self.indicators)
+        self.dtype = np.float64 if statistics.rows * self.columns <= DOUBLE_CELLS else np.float32
 
     def transform(self, rows: pd.DataFrame) -> np.ndarray:
         points = np.zeros((len(rows), self.columns))
@@ -41,7 +42,7 @@ class StreamedSpace:
             known = np.flatnonzero(places >= 0)
             points[known, first + places[known]] = 1.0
             first += indicators.width
-        return points
+        return points.astype(self.dtype, copy=False)
 
 
 class SampledSpace:
