@@ -61,8 +61,8 @@ def select_contexts(
 ) -> Plan:
     """Cluster the queries and choose a context for each cluster, without any PFN.
 
-    The parameters are those of ``CrumbClassifier`` and of its ``fit``. ``min_per_class`` works only where ``y_pool``, the
-    class of each pool row, is given; for a pool in Parquet files it is the name of that column.
+    The parameters are those of ``CrumbClassifier`` and of its ``fit``. ``min_per_class`` works only where ``y_pool``,
+    the class of each pool row, is given; for a pool in Parquet files it is the name of that column.
 
     Examples
     --------

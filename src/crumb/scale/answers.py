@@ -1,6 +1,6 @@
 """Answers for queries in files, of any number: chunk by chunk, each in a file of its own until all are there.
 
-The folder ``<out>.parts`` holds what is done: ``job.json`` says of what, ``plan.zip`` is the plan that the chunks share.
+The folder ``<out>.parts`` holds what is done: ``job.json`` says of what, ``plan.zip`` is the plan that chunks share.
 A run that was interrupted goes on where it stopped; the answers appear under their name only when they are complete.
 """
 

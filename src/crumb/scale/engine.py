@@ -8,6 +8,7 @@ task may know what the early ones found.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from crumb.pfn.base import Backend
 
 Result = TypeVar("Result")
-DEATHS = 3  # workers that may die over the same tasks before we give up
+DEATHS = 2  # workers that may die over the same tasks before we give up at the next
 
 
 class WorkerDied(CrumbError, RuntimeError):
@@ -56,43 +57,48 @@ class LocalEngine(Engine):
         yield from self._in_processes(function, iter(tasks), jobs)
 
     def _in_processes(self, function: Callable[[Any], Result], tasks: Iterator[Any], jobs: int) -> Iterator[Result]:
-        from joblib import Parallel, delayed
-        from joblib.externals.loky.process_executor import TerminatedWorkerError
+        from joblib.externals.loky import get_reusable_executor
+        from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        started: list[Any] = []  # tasks whose results are not here yet: those that a dead worker takes with it
+        waiting: deque[tuple[Any, Any]] = deque()  # tasks and their results to come
+        executor = get_reusable_executor(jobs)
         deaths = 0
+        try:
+            while True:
+                for task in islice(tasks, self.in_flight * jobs - len(waiting)):
+                    waiting.append((task, executor.submit(function, task)))
+                if not waiting:
+                    return
+                try:
+                    result = waiting[0][1].result()
+                except BrokenProcessPool as error:
+                    deaths += 1
+                    if deaths > DEATHS:
+                        raise WorkerDied(
+                            f"Worker processes were killed {deaths} times at {describe(waiting[0])}, perhaps for want "
+                            f"of memory: use fewer of them (n_jobs=1)."
+                        ) from error
+                    executor = get_reusable_executor(jobs)  # a new one, for all that the old one has not done
+                    waiting = deque((task, executor.submit(function, task)) for task, _ in waiting)
+                    continue
+                waiting.popleft()
+                deaths = 0
+                yield result
+        except Exception:
+            for _, future in waiting:
+                future.cancel()
+            raise
+        except BaseException:  # Ctrl-C, or nobody listens any more
+            if waiting:
+                executor.shutdown(wait=False, kill_workers=True)
+            raise
 
-        def calls(again: list[Any]) -> Iterator[Any]:
-            for task in again:
-                yield delayed(function)(task)
-            for task in tasks:
-                started.append(task)
-                yield delayed(function)(task)
 
-        while True:
-            work = Parallel(jobs, pre_dispatch=self.in_flight * jobs, batch_size=1, return_as="generator")
-            results = work(calls(list(started)))
-            try:
-                for result in results:
-                    started.pop(0)
-                    deaths = 0
-                    yield result
-                return
-            except TerminatedWorkerError as error:
-                deaths += 1
-                if deaths >= DEATHS:
-                    raise WorkerDied(
-                        f"Worker processes were killed {deaths} times at {_describe(started)}, perhaps for want of "
-                        f"memory: use fewer of them (n_jobs=1)."
-                    ) from error
-            finally:
-                results.close()
-
-
-def _describe(tasks: Iterable[Any]) -> str:
-    first = next(islice(tasks, 1), None)
-    task = first[0] if isinstance(first, tuple) else first
-    return str(getattr(task, "path", "the first task"))
+def describe(task: Any) -> str:
+    """The file of a task: a shard, or a tuple that begins with one."""
+    while isinstance(task, tuple):
+        task = task[0]
+    return str(getattr(task, "path", "a task"))
 
 
 def resolve_engine(engine: Any, n_jobs: int | None = None) -> Engine:
