@@ -22,8 +22,8 @@ from crumb.scale.closeness import Closeness
 from crumb.scale.engine import Engine, resolve_engine
 from crumb.scale.frames import kinds_of, to_frame, to_labels, with_categories
 from crumb.scale.rows import fetch_rows
-from crumb.scale.rules import Everything, RareClasses, Rule, Strata
-from crumb.scale.scoring import Reader, Score, random_numbers
+from crumb.scale.rules import Everything, RareClasses, Rule
+from crumb.scale.scoring import LOOK_CELLS, Reader, Score, random_numbers
 from crumb.scale.shortlist import Shortlist
 from crumb.scale.source import Shard, Source, count_rows, open_source
 from crumb.scale.statistics import Gather, Statistics, joined
@@ -59,6 +59,7 @@ class DiskPool:
     sample: HeldPool  # rows of the files that stand for all
     bandwidth_points: np.ndarray
     reference: np.ndarray  # points against which queries are held to see whether the pool reaches them
+    codes: np.ndarray  # of their classes, where there are any
     fingerprint: str
     verbose: int
     held: HeldPool | None = field(default=None)  # the rows of the contexts that were asked for last
@@ -133,13 +134,12 @@ class DiskPool:
                 advance(1)
         return found
 
-    def _expected(self, score: Score) -> np.ndarray | None:
-        strata, *others = score.rules
-        if not isinstance(strata, Strata):
-            return None
-        look = score.look(self.reference, np.arange(len(self.reference)), None)
-        open_end = np.full(sum(rule.n_bins for rule in others), np.inf)
-        return np.concatenate([strata.expected_limits(look, self.rows), open_end])
+    def _expected(self, score: Score) -> np.ndarray:
+        """What the sample tells of the limits, rule by rule."""
+        step = max(1, LOOK_CELLS // len(score.centroids))  # as many as a worker looks at together
+        points = self.reference[:step]
+        look = score.look(points, np.arange(len(points)), self.codes[:step] if score.with_codes else None)
+        return np.concatenate([rule.expected_limits(look, self.rows) for rule in score.rules])
 
     def _some_points(self, most: int) -> np.ndarray:
         """At most so many points, drawn by the rows' own random numbers."""
@@ -197,15 +197,16 @@ def learn_pool(
         space = SampledSpace(own, own.fit_transform(rows, encoder))
     classes = np.unique(statistics.distinct_labels()) if classify else None
     reader = Reader(encoder, space, classes, seed)
-    points = space.transform(rows)
+    points, sample = space.transform(rows), _held(table, wanted, source, reader)
     pool = DiskPool(
         source,
         engine,
         reader,
         encoder,
-        _held(table, wanted, source, reader),
+        sample,
         points[np.searchsorted(wanted, of_bandwidth)],
         points[np.searchsorted(wanted, of_support)],
+        sample.y[np.searchsorted(wanted, of_support)],
         _fingerprint(statistics, encoder, points),
         verbose,
     )

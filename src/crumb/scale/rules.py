@@ -57,6 +57,28 @@ class Rule(ABC):
     def find(self, look: Look, limits: np.ndarray, counts: np.ndarray) -> Iterator[Entries]:
         """The rows of a block that are below the limits; ``counts`` are added to where ``caps`` goes by them."""
 
+    def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
+        """What a uniform sample of a pool of so many rows tells beforehand: without it the first shards would send far
+        more rows than are wanted."""
+        return np.full(self.n_bins, np.inf)
+
+
+class NearestRows(Rule):
+    """Rules that keep the nearest rows: as many of a sample are at most as near."""
+
+    n: int  # rows a bin
+
+    def caps(self, counts: np.ndarray) -> np.ndarray:
+        return np.full(self.n_bins, self.n)
+
+    def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
+        limits = np.full(self.n_bins, np.inf)
+        for bins, keys, _ in self.find(sample, limits, np.zeros(self.n_bins, dtype=np.int64)):
+            if len(keys) >= self.n:
+                # Some room: the same distance, computed in another block, may differ in its last digits.
+                limits[bins[0]] = np.partition(keys, self.n - 1)[self.n - 1] * 1.0001 + 1e-6
+        return limits
+
 
 class Everything(Rule):
     """All rows: where the whole pool has room among the candidates."""
@@ -70,14 +92,11 @@ class Everything(Rule):
         yield np.zeros(len(look.ids), dtype=np.int64), np.zeros(len(look.ids)), np.arange(len(look.ids))
 
 
-class Nearest(Rule):
+class Nearest(NearestRows):
     """The n rows nearest to each centroid."""
 
     def __init__(self, n_clusters: int, n: int):
         self.n_bins, self.n = n_clusters, n
-
-    def caps(self, counts: np.ndarray) -> np.ndarray:
-        return np.full(self.n_bins, self.n)
 
     def find(self, look: Look, limits: np.ndarray, counts: np.ndarray) -> Iterator[Entries]:
         for k in range(self.n_bins):
@@ -128,14 +147,11 @@ class Numbered(Rule):
         yield np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows)), rows
 
 
-class RareClasses(Rule):
+class RareClasses(NearestRows):
     """Of each class the m rows nearest to each centroid: those that ``min_per_class`` may ask for."""
 
     def __init__(self, n_clusters: int, n_classes: int, m: int):
-        self.n_classes, self.m, self.n_bins = n_classes, m, n_clusters * n_classes
-
-    def caps(self, counts: np.ndarray) -> np.ndarray:
-        return np.full(self.n_bins, self.m)
+        self.n_classes, self.n, self.n_bins = n_classes, m, n_clusters * n_classes
 
     def find(self, look: Look, limits: np.ndarray, counts: np.ndarray) -> Iterator[Entries]:
         assert look.codes is not None
@@ -143,7 +159,7 @@ class RareClasses(Rule):
             members = np.flatnonzero(look.codes == code)
             for k in range(self.n_bins // self.n_classes):
                 bin_ = k * self.n_classes + code
-                rows = members[_lowest(look.distance[k][members], limits[bin_], self.m)]
+                rows = members[_lowest(look.distance[k][members], limits[bin_], self.n)]
                 yield np.full(len(rows), bin_), look.distance[k][rows], rows
 
 
@@ -184,8 +200,6 @@ class Strata(Rule):
             yield np.full(len(beyond), first + STRATA + 1), look.draws[beyond], beyond
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
-        """Limits that a uniform sample of the pool foretells, with room to spare: without them the first shards would
-        send nearly all of their rows."""
         counts = np.zeros(self.n_bins, dtype=np.int64)
         for _ in self.find(sample, np.zeros(self.n_bins), counts):
             pass
