@@ -59,7 +59,7 @@ def write(folder: Path, total: int) -> Path:
     for part, start in enumerate(range(0, total, PART_ROWS)):
         table = pa.table(rows(part, min(PART_ROWS, total - start)))
         name = building / f"part-{part:05d}.parquet"
-        pq.write_table(table, name, row_group_size=GROUP_ROWS, use_dictionary=[TARGET], compression="snappy")
+        pq.write_table(table, name, row_group_size=GROUP_ROWS)
     building.rename(target)
     return target
 

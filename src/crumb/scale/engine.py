@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crumb.errors import CrumbError, InvalidInput
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 DEATHS = 2  # workers that may die over the same tasks before we give up at the next
+IDLE_SECONDS = 30
+_executors: dict[int, Any] = {}  # by the number of processes
 
 
 class WorkerDied(CrumbError, RuntimeError):
@@ -57,29 +59,30 @@ class LocalEngine(Engine):
         yield from self._in_processes(function, iter(tasks), jobs)
 
     def _in_processes(self, function: Callable[[Any], Result], tasks: Iterator[Any], jobs: int) -> Iterator[Result]:
-        from joblib.externals.loky import get_reusable_executor
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         waiting: deque[tuple[Any, Any]] = deque()  # tasks and their results to come
-        executor = get_reusable_executor(jobs)
+        started: Iterator[Any] = iter(())  # tasks to be started again
         deaths = 0
         try:
             while True:
-                for task in islice(tasks, self.in_flight * jobs - len(waiting)):
-                    waiting.append((task, executor.submit(function, task)))
-                if not waiting:
-                    return
                 try:
+                    for task in islice(chain(started, tasks), self.in_flight * jobs - len(waiting)):
+                        waiting.append((task, None))
+                        waiting[-1] = (task, _processes(jobs).submit(function, task))
+                    if not waiting:
+                        return
                     result = waiting[0][1].result()
                 except BrokenProcessPool as error:
+                    _executors.pop(jobs, None)
                     deaths += 1
                     if deaths > DEATHS:
                         raise WorkerDied(
                             f"Worker processes were killed {deaths} times at {describe(waiting[0])}, perhaps for want "
                             f"of memory: use fewer of them (n_jobs=1)."
                         ) from error
-                    executor = get_reusable_executor(jobs)  # a new one, for all that the old one has not done
-                    waiting = deque((task, executor.submit(function, task)) for task, _ in waiting)
+                    started = chain([task for task, _ in waiting], started)
+                    waiting.clear()
                     continue
                 waiting.popleft()
                 deaths = 0
@@ -89,9 +92,23 @@ class LocalEngine(Engine):
                 future.cancel()
             raise
         except BaseException:  # Ctrl-C, or nobody listens any more
-            if waiting:
-                executor.shutdown(wait=False, kill_workers=True)
+            if waiting and jobs in _executors:
+                _executors.pop(jobs).shutdown(wait=False, kill_workers=True)
             raise
+
+
+def _processes(jobs: int) -> Any:
+    """Processes that stay for the next pass, and end when nothing comes for a while.
+
+    Of loky, which joblib brings: unlike the standard library's they do not run the user's script again. Not those that
+    joblib shares: scikit-learn back-ends use these at the same time.
+    """
+    from joblib.externals.loky.backend import get_context
+    from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+    if jobs not in _executors:
+        _executors[jobs] = ProcessPoolExecutor(jobs, context=get_context("loky"), timeout=IDLE_SECONDS)
+    return _executors[jobs]
 
 
 def describe(task: Any) -> str:

@@ -147,10 +147,14 @@ class OnActors(Backend):
         gpus = bool(self.engine.actor_gpus and there.get("GPU", 0))
         if not self._actors:
             cores = min(self.engine.actor_cpus, there.get("CPU", 1))
-            each = {"num_gpus": self.engine.actor_gpus} if gpus else {"num_cpus": cores}
+            # Actors stay between passes. They reserve no cores: the shards of the next plan would wait for these for
+            # ever, and so would an actor whose node is gone.
+            each = {"num_cpus": 0, **({"num_gpus": self.engine.actor_gpus} if gpus else {})}
             count = there["GPU"] // self.engine.actor_gpus if gpus else there.get("CPU", 1) // cores
             retries = self.engine.retries
-            runner = ray.remote(max_restarts=retries, max_task_retries=retries, **each)(_Runner)
+            runner = ray.remote(max_restarts=retries, max_task_retries=retries, scheduling_strategy="SPREAD", **each)(
+                _Runner
+            )
             inner = self._portable("cuda" if gpus else "cpu", max(1, int(cores)))
             self._actors = [runner.remote(inner) for _ in range(max(1, int(count)))]
         return gpus
