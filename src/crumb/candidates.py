@@ -11,8 +11,7 @@ Shapes: K clusters, G of them in step, M candidates a cluster, n rows chosen, N 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -24,14 +23,15 @@ from torch import Tensor
 from crumb.herding import Herded
 from crumb.kernel import Rbf, norms
 from crumb.parallel import MapBlocks
+from crumb.strata import draw
 
 FIRST = 24  # candidates a cluster to begin with, as a multiple of the budget
-STRATA = 10  # parts of the queries' distances from which equally many candidates are drawn
-ELSEWHERE = 0.1  # share of the candidates that is drawn from the rows farther away
 ENOUGH = 0.02  # a doubling that lowers the MMD² by less was not needed
 BLOCK = 1 << 13  # pool rows a block of the distances
 GROUP = 5  # clusters that advance in step: threads wait for each other less over few and long operations
 TRIAL = 10  # one in so many clusters tries more candidates, two at least
+
+Candidates = Callable[[int, int], np.ndarray]  # cluster, how many → rows, sorted
 
 
 @dataclass(frozen=True)
@@ -56,14 +56,18 @@ def herd_candidates(
     seed: int,
     map_blocks: MapBlocks = map,
     dtype: type = np.float32,
+    candidates: Candidates | None = None,
+    first: int | None = None,
 ) -> tuple[list[Herded], Doubling]:
     """Choose ``n`` ≤ N rows for each cluster of queries (labels 0 … K−1, all present), B = 1.
 
     Each cluster has 24n candidates, or twice as many and so on, but not more than ``most`` (24n at least). Running sums
-    are kept in ``dtype``, of points relative to their cluster; all else is computed in float64.
+    are kept in ``dtype``, of points relative to their cluster; all else is computed in float64. ``candidates`` gives so
+    many rows for a cluster (or fewer) in the place of the draw from the pool, and ``first`` is how many to begin with.
     """
-    herding = _Herding(kernel, pool, queries, labels, n, seed, dtype, map_blocks)
-    every, count = range(herding.n_clusters), min(FIRST * n, len(pool))
+    herding = _Herding(kernel, pool, queries, labels, n, seed, dtype, map_blocks, candidates)
+    first = min(FIRST * n if first is None else first, len(pool))
+    every, count = range(herding.n_clusters), first
     with threadpool_limits(1, "blas"):  # threads share the clusters, not the products
         found = herding(every, count)
         trial = _trial(found, seed)
@@ -75,7 +79,7 @@ def herd_candidates(
             if doubling.enough or twice > most:
                 break
             before, count = after, twice
-        if count > FIRST * n:
+        if count > first:
             found = before | herding([k for k in every if k not in trial], count)
     return [found[k] for k in every], doubling
 
@@ -103,6 +107,7 @@ class _Herding:
         seed: int,
         dtype: type,
         map_blocks: MapBlocks,
+        candidates: Candidates | None,
     ):
         self.kernel, self.pool, self.n, self.dtype, self.map_blocks = kernel, pool, n, dtype, map_blocks
         self.n_clusters = int(labels.max()) + 1
@@ -110,9 +115,19 @@ class _Herding:
         self.centroids = torch.stack([some.mean(0) for some in members])
         # Relative to its centroid no cluster is far from the origin, where squared distances would lose digits.
         self.members = [some - centroid for some, centroid in zip(members, self.centroids, strict=True)]
+        self.candidates = candidates or self._drawn(seed)
+
+    def _drawn(self, seed: int) -> Candidates:
         # Rows are drawn as the first ones of a random order, so that twice as many candidates include those before.
-        self.order = np.random.default_rng(seed).permutation(len(pool))
-        self.distance = self._distances()  # (K, N) squared, to the centroids
+        order = np.random.default_rng(seed).permutation(len(self.pool))
+        distance = self._distances()  # (K, N) squared, to the centroids
+
+        def candidates(k: int, count: int) -> np.ndarray:
+            if count == len(self.pool):
+                return np.arange(count)
+            return draw(distance[k], norms(self.members[k]).numpy(), count, order)
+
+        return candidates
 
     def _distances(self) -> np.ndarray:
         distance = torch.empty(self.n_clusters, len(self.pool), dtype=torch.float32)
@@ -136,56 +151,23 @@ class _Herding:
         rows = [self.candidates(k, count) for k in some]
         points = [self.pool[mine].double() - self.centroids[k] for k, mine in zip(some, rows, strict=True)]
         cross = [self.kernel.row_means(x, self.members[k]).numpy() for k, x in zip(some, points, strict=True)]
-        scaled: np.ndarray = np.stack([(x / self.kernel.sigma).numpy().astype(self.dtype) for x in points])
-        chosen = herd_among(scaled, np.stack(cross).astype(self.dtype), self.n)
+        scaled: list[np.ndarray] = [(x / self.kernel.sigma).numpy().astype(self.dtype) for x in points]
+        chosen = herd_among(_stacked(scaled), _stacked(cross, -np.inf).astype(self.dtype), self.n)
         return [
             Herded(mine[places], self.kernel.prefix_mmd2(x[places], self.members[k]).numpy(), "budget")
             for k, mine, x, places in zip(some, rows, points, chosen, strict=True)
         ]
 
-    def candidates(self, k: int, count: int) -> np.ndarray:
-        if count == len(self.pool):
-            return np.arange(count)
-        return draw(self.distance[k], norms(self.members[k]).numpy(), count, self.order)
 
-
-def draw(distance: np.ndarray, of_queries: np.ndarray, count: int, order: np.ndarray) -> np.ndarray:
-    """``count`` rows at the squared distances of the queries from their mean, sorted.
-
-    Equally many from each stratum, those first in ``order``; where a stratum has fewer, the next one out has more, and
-    beyond the last one the nearest rows. The share ``ELSEWHERE`` comes from the rows beyond.
-    """
-    # Queries lie closer to their own mean than other rows of the same kind do.
-    queries = of_queries * len(of_queries) / max(1, len(of_queries) - 1)
-    edges = np.quantile(queries, np.linspace(0, 1, min(STRATA, len(queries)) + 1)[1:])
-    distance = distance[order]
-    inside = np.flatnonzero(distance <= edges[-1])
-    stratum = np.searchsorted(edges, distance[inside]).astype(np.uint8)
-    inside = inside[np.argsort(stratum, kind="stable")]
-    ends = np.bincount(stratum, minlength=len(edges)).cumsum()
-    wanted = math.ceil(count * (1 - ELSEWHERE))
-    taken, size, start = [], 0, 0
-    for i, end in enumerate(ends):
-        quota = round(wanted * (i + 1) / len(edges)) - size
-        taken.append(inside[start : min(end, start + quota)])
-        size, start = size + len(taken[-1]), end
-    taken.append(_beyond(distance, distance > edges[-1], wanted - size, count - wanted))
-    size += len(taken[-1])
-    if size < count:  # nothing is left beyond
-        left = np.ones(len(order), dtype=bool)
-        left[np.concatenate(taken)] = False
-        taken.append(np.flatnonzero(left)[: count - size])
-    return np.sort(order[np.concatenate(taken)])
-
-
-def _beyond(distance: np.ndarray, is_beyond: np.ndarray, nearest: int, others: int) -> np.ndarray:
-    """The ``nearest`` rows beyond, and the first ``others`` of the rest."""
-    rows = np.flatnonzero(is_beyond)
-    if nearest >= len(rows) or not nearest:
-        return rows[: nearest + others]
-    is_near = np.zeros(len(rows), dtype=bool)
-    is_near[np.argpartition(distance[rows], nearest)[:nearest]] = True
-    return np.concatenate([rows[is_near], rows[~is_near][:others]])
+def _stacked(arrays: list[np.ndarray], filler: float = 0.0) -> np.ndarray:
+    """Arrays of different lengths as one; what fills them up must never be chosen."""
+    longest = max(map(len, arrays))
+    if all(len(array) == longest for array in arrays):
+        return np.stack(arrays)
+    stack = np.full((len(arrays), longest, *arrays[0].shape[1:]), filler, dtype=arrays[0].dtype)
+    for place, array in zip(stack, arrays, strict=True):
+        place[: len(array)] = array
+    return stack
 
 
 def herd_among(points: np.ndarray, cross: np.ndarray, n: int) -> np.ndarray:

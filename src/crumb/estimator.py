@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -25,12 +25,31 @@ from crumb.infer import Pool, infer
 from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
 from crumb.plan import Plan
 from crumb.planning import PlanSettings, make_plan, plan_settings, resolve_seed
+from crumb.scale.engine import Engine, resolve_engine
 from crumb.selection import Strategy, resolve_strategy
 from crumb.settings import cache_bytes, check_bandwidth, positive, resolve_kernel
 from crumb.space import SelectionSpace
-from crumb.table import Rows, TableEncoder, fingerprint, to_rows
+from crumb.table import Rows, TableEncoder, fingerprint, in_files, to_rows
+
+if TYPE_CHECKING:
+    from crumb.scale.pool import DiskPool
 
 DEFAULT_QUANTILES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+
+@dataclass
+class _Known:
+    """What fitting has learnt of a table."""
+
+    encoder: TableEncoder
+    space: Any
+    points: np.ndarray  # the whole pool, or the sample behind the bandwidth of one that stays on disk
+    pool: Pool  # likewise
+    backend: Backend
+    fingerprint: str
+    shape: tuple[int, ...]  # rows and columns of the whole pool in the selection space
+    disk: DiskPool | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
 
 
 class _Crumb(BaseEstimator):
@@ -60,6 +79,7 @@ class _Crumb(BaseEstimator):
         device: str = "auto",
         random_state: Any = 0,
         n_jobs: int | None = None,
+        engine: Any = "local",
         verbose: int = 0,
     ):
         self.model = model
@@ -81,9 +101,10 @@ class _Crumb(BaseEstimator):
         self.device = device
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.engine = engine
         self.verbose = verbose
 
-    def _fit(self, X: Any, y: Any) -> None:
+    def _fit(self, X: Any, y: Any, where: Any = None, columns: Any = None) -> None:
         if y is None:
             raise InvalidInput(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
@@ -92,19 +113,16 @@ class _Crumb(BaseEstimator):
         resolve_kernel(self.kernel, self.rff_dim, self.herd_batch, bandwidth=1.0)
         check_bandwidth(self.bandwidth)
         budget = parse_budget(self.budget)
-        rows = to_rows(X, min_rows=2)
-        validate_data(self, rows, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
-        labels = _labels(y)
-        check_consistent_length(rows, labels)
-        encoder, space = TableEncoder(self.categorical_features), SelectionSpace(self.features)
-        rows = encoder.fit_transform(rows)
-        pool = self._label_pool(rows, labels)
-        seed = resolve_seed(self.random_state)
-        backend = self._resolve_backend(encoder, pool, seed)
-        embed = RowEmbedding(backend, pool, seed, self.verbose) if space.embedded else None
-        points = space.fit_transform(rows, encoder, pool.y, embed)
+        seed, engine = resolve_seed(self.random_state), resolve_engine(self.engine, self.n_jobs)
+        if in_files(X):
+            known = self._know_files(X, y, where, columns, engine, seed)
+        elif where is not None or columns is not None:
+            raise InvalidInput("where= and columns= are for tables in files: filter a table in memory yourself.")
+        else:
+            known = self._know_table(X, y, seed)
+        backend = known.backend
         settings = plan_settings(
-            points,
+            known.points,
             strategy=self.strategy,
             n_clusters=self.n_clusters,
             context_size=self.context_size,
@@ -119,17 +137,72 @@ class _Crumb(BaseEstimator):
             n_jobs=self.n_jobs,
             verbose=self.verbose,
             window=backend.window,
+            rows=known.shape[0],
         )
+        settings = replace(settings, facts=known.facts)
         if budget is not None and settings.fixed_clusters and settings.fixed_rows:
             raise InvalidInput("A budget chooses n_clusters and context_size: leave at least one of them 'auto'.")
         # All at once and last: a fit that fails leaves the estimator as it was.
-        self._encoder, self._space, self._points, self._pool = encoder, space, points, pool
-        self._seed, self._backend, self._settings = seed, backend, settings
+        self._encoder, self._space, self._points, self._pool = known.encoder, known.space, known.points, known.pool
+        self._shape, self._disk = known.shape, known.disk
+        self._seed, self._backend, self._settings = seed, engine.backend(backend), settings
         self._budget = budget
         self._pass_cost: PassCost | None = None  # measured when the first queries come
-        about = (self.features, *embed.identity()) if embed else (self.features,)
-        self._fingerprint = fingerprint(rows, encoder.kinds_, *about)
+        self._fingerprint = known.fingerprint
         self.bandwidth_, self.context_size_ = settings.bandwidth, settings.n
+
+    def _know_table(self, X: Any, y: Any, seed: int) -> _Known:
+        rows = to_rows(X, min_rows=2)
+        validate_data(self, rows, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
+        labels = _labels(y)
+        check_consistent_length(rows, labels)
+        encoder, space = TableEncoder(self.categorical_features), SelectionSpace(self.features)
+        rows = encoder.fit_transform(rows)
+        pool = self._label_pool(rows, labels)
+        backend = self._resolve_backend(encoder, pool, seed)
+        embed = RowEmbedding(backend, pool, seed, self.verbose) if space.embedded else None
+        points = space.fit_transform(rows, encoder, pool.y, embed)
+        about = (self.features, *embed.identity()) if embed else (self.features,)
+        mark = fingerprint(rows, encoder.kinds_, *about)
+        return _Known(encoder, space, points, pool, backend, mark, points.shape)
+
+    def _know_files(self, X: Any, y: Any, where: Any, columns: Any, engine: Engine, seed: int) -> _Known:
+        """A table in files: read whole where it is small, learnt in one pass where it is not."""
+        from crumb.scale.pool import fits_in_memory, learn_pool, read_whole
+        from crumb.scale.source import count_rows, open_source
+        from crumb.scale.strategies import check_strategy
+
+        if not isinstance(y, str):
+            raise InvalidInput("For a table in files y is the name of the target's column.")
+        source = count_rows(open_source(X, y, where, columns), engine)
+        if fits_in_memory(source):
+            known = self._know_table(*read_whole(source), seed)
+            known.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
+            return known
+        check_strategy(resolve_strategy(self.strategy), self.kernel)
+        disk, statistics = learn_pool(
+            source,
+            engine,
+            seed=seed,
+            classify=self._task == "classification",
+            features=self.features,
+            categorical_features=self.categorical_features,
+            verbose=self.verbose,
+        )
+        statistics.check_labels()
+        validate_data(self, disk.sample.rows, skip_check_array=True)
+        labels = statistics.distinct_labels() if self._task == "classification" else disk.sample.y
+        self._label_pool(disk.sample.rows, labels)  # checks them, and sets classes_
+        return _Known(
+            disk.encoder,
+            disk.reader.space,
+            disk.bandwidth_points,
+            disk.sample,
+            self._resolve_backend(disk.encoder, disk.sample, seed),
+            disk.fingerprint,
+            disk.shape,
+            disk,
+        )
 
     def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
         raise NotImplementedError
@@ -178,6 +251,8 @@ class _Crumb(BaseEstimator):
         return self._plan(points)
 
     def _plan(self, points: np.ndarray, evidence: bool = True) -> Plan:
+        if self._disk is not None:
+            return self._disk.plan(points, self._affordable(len(points)), evidence)
         codes = self._pool.y if self._pool.n_classes is not None else None
         return make_plan(self._points, points, self._affordable(len(points)), self._fingerprint, codes, evidence)
 
@@ -190,7 +265,7 @@ class _Crumb(BaseEstimator):
             self._pass_cost = measure(self._backend, self._pool, queries, self._seed)
         spent = time.perf_counter() - started
         window = self._backend.window
-        return choose(self._budget, self._settings, self._pass_cost, queries, self._points.shape, window, spent)
+        return choose(self._budget, self._settings, self._pass_cost, queries, self._shape, window, spent)
 
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
         rows, points = self._query(X)
@@ -204,7 +279,8 @@ class _Crumb(BaseEstimator):
             plan.check_pool(self._fingerprint)
             labels = plan.route(points)
             again = True
-        return infer(self._backend, self._pool, plan.contexts, labels, rows, output, self.verbose, again)
+        pool = self._pool if self._disk is None else self._disk.hold(plan.contexts)
+        return infer(self._backend, pool, plan.contexts, labels, rows, output, self.verbose, again)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file without pickle; ``crumb.load`` reads it."""
@@ -309,7 +385,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
     random_state : int, RandomState, Generator or None, default=0
     n_jobs : int or None, default=None
-        Threads (PFNs) or processes (scikit-learn back-ends).
+        Threads (PFNs) or processes (scikit-learn back-ends, tables in files).
+    engine : {"local", "ray"} or Engine, default="local"
+        Who reads and scores a table in files and runs the passes: processes on this machine, or a Ray cluster (extra
+        ``ray``): ``RayEngine(address=...)``.
     verbose : int, default=0
         1 shows progress bars.
 
@@ -325,9 +404,15 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
 
     _task = "classification"
 
-    def fit(self, X: Any, y: Any) -> CrumbClassifier:
-        """Hold the labelled table; all selection happens when queries come."""
-        self._fit(X, y)
+    def fit(self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None) -> CrumbClassifier:
+        """Hold the labelled table; all selection happens when queries come.
+
+        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset, and ``y`` then the name of the target's
+        column. ``where`` (a pyarrow expression, or tuples such as ``[("year", ">=", 2020)]``) leaves out rows, and
+        ``columns`` says which columns are features: all but the target by default. A table that is too large for
+        memory stays in its files; the queries must be in memory.
+        """
+        self._fit(X, y, where, columns)
         return self
 
     def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
@@ -372,9 +457,15 @@ class CrumbRegressor(RegressorMixin, _Crumb):
 
     _task = "regression"
 
-    def fit(self, X: Any, y: Any) -> CrumbRegressor:
-        """Hold the labelled table; all selection happens when queries come."""
-        self._fit(X, y)
+    def fit(self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None) -> CrumbRegressor:
+        """Hold the labelled table; all selection happens when queries come.
+
+        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset, and ``y`` then the name of the target's
+        column. ``where`` (a pyarrow expression, or tuples such as ``[("year", ">=", 2020)]``) leaves out rows, and
+        ``columns`` says which columns are features: all but the target by default. A table that is too large for
+        memory stays in its files; the queries must be in memory.
+        """
+        self._fit(X, y, where, columns)
         return self
 
     def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:

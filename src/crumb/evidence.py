@@ -8,6 +8,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from crumb.kernel import Rbf
 from crumb.selection import Problem, Selection
+from crumb.selection.base import stream
 
 EVIDENCE_VALUES = 500_000_000  # kernel values spent on traces that the strategy did not leave itself
 SUPPORT_ROWS = 20_000  # pool rows against which queries are held to see whether the pool covers them
@@ -42,16 +43,24 @@ def measure_traces(problem: Problem, selection: Selection) -> list[np.ndarray]:
     ]
 
 
-def measure_support(problem: Problem, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
-    """Distance of each query to its context, and whether the pool reaches it at all."""
+def support_rows(rows: int, seed: int) -> np.ndarray:
+    """The pool rows against which queries are held, by number."""
+    if rows <= SUPPORT_ROWS:
+        return np.arange(rows)
+    return stream(seed, "support").choice(rows, SUPPORT_ROWS, replace=False)
+
+
+def measure_support(
+    problem: Problem, selection: Selection, reference: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Distance of each query to its context, and whether the pool (or ``reference`` in its place) reaches it at all."""
     distance = np.empty(len(problem.queries))
     order = np.argsort(selection.labels, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(selection.labels[order])) + 1):
         context = problem.pool[selection.contexts[selection.labels[members[0]]]]
         distance[members] = pairwise_distances_argmin_min(problem.queries[members], context)[1]
-    reference = problem.pool
-    if len(reference) > SUPPORT_ROWS:
-        reference = reference[problem.rng("support").choice(len(reference), SUPPORT_ROWS, replace=False)]
+    if reference is None:
+        reference = problem.pool[support_rows(len(problem.pool), problem.seed)]
     if len(reference) < 2:
         return distance, np.zeros(len(distance), dtype=bool)
     search = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(reference)

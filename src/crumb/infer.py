@@ -28,6 +28,32 @@ class Pool:
     n_classes: int | None  # None: regression
     token: bytes = field(default_factory=partial(os.urandom, 16))  # tells its contexts from those of other pools
 
+    def take(self, context: np.ndarray) -> Rows:
+        """The rows of a context, given by their numbers."""
+        return take(self.rows, context)
+
+    def labels(self, context: np.ndarray) -> np.ndarray:
+        return self.y[context]
+
+    def column(self, context: np.ndarray, j: int) -> pd.Series:
+        return pd.Series(self.rows[context, j]) if isinstance(self.rows, np.ndarray) else self.rows.iloc[context, j]
+
+
+@dataclass(frozen=True)
+class HeldPool(Pool):
+    """Some rows of a pool that lies elsewhere, under the numbers that they have there."""
+
+    ids: np.ndarray = field(kw_only=True)  # of the rows, rising
+
+    def take(self, context: np.ndarray) -> Rows:
+        return take(self.rows, np.searchsorted(self.ids, context))
+
+    def labels(self, context: np.ndarray) -> np.ndarray:
+        return self.y[np.searchsorted(self.ids, context)]
+
+    def column(self, context: np.ndarray, j: int) -> pd.Series:
+        return super().column(np.searchsorted(self.ids, context), j)
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -98,7 +124,7 @@ def _answers(
     tasks = (_task(pool, one, queries, again, keep) for one, ask in zip(passes, asked, strict=True) if ask)
     answers = iter(backend.predict_contexts(tasks, output))
     for one, ask in zip(passes, asked, strict=True):
-        y = pool.y[one.context]
+        y = pool.labels(one.context)
         if ask:
             yield _globally(next(answers), y, pool.n_classes, output)
         else:
@@ -107,11 +133,11 @@ def _answers(
 
 
 def _task(pool: Pool, one: Pass, queries: Rows, again: bool, keep: bool) -> ContextTask:
-    y = pool.y[one.context]
+    y = pool.labels(one.context)
     if pool.n_classes is not None:
         y = np.unique(y, return_inverse=True)[1]  # 0 … C−1 of this context, none missing
     key = context_key(pool, one.context) if again else None
-    return ContextTask(take(pool.rows, one.context), y, take(queries, one.queries), key, keep)
+    return ContextTask(pool.take(one.context), y, take(queries, one.queries), key, keep)
 
 
 def _teaches(backend: Backend, pool: Pool, context: np.ndarray) -> bool:
@@ -120,10 +146,10 @@ def _teaches(backend: Backend, pool: Pool, context: np.ndarray) -> bool:
     Without them there is nothing to learn: TabPFN and many scikit-learn estimators refuse such a context, and
     TabICL answers with noise.
     """
-    y = pool.y[context]
+    y = pool.labels(context)
     if not (y != y[0]).any():
         return False
-    columns = (_column(pool.rows, context, j) for j in range(pool.rows.shape[1]))
+    columns = (pool.column(context, j) for j in range(pool.rows.shape[1]))
     return any(column.nunique(dropna=not backend.missing_is_a_value) > 1 for column in columns)
 
 
@@ -154,7 +180,3 @@ def take(rows: Rows, index: np.ndarray) -> Rows:
     if isinstance(rows, np.ndarray):
         return rows[index]
     return rows.iloc[index].reset_index(drop=True)
-
-
-def _column(rows: Rows, index: np.ndarray, j: int) -> pd.Series:
-    return pd.Series(rows[index, j]) if isinstance(rows, np.ndarray) else rows.iloc[index, j]

@@ -28,8 +28,7 @@ def median_bandwidth(pool: np.ndarray, rng: np.random.Generator) -> float:
     (more than half of the pairs are duplicates) the median of the non-zero distances is used, and 1.0
     where all rows are equal: any σ gives the same answer then.
     """
-    if len(pool) > BANDWIDTH_SAMPLE:
-        pool = pool[np.sort(rng.choice(len(pool), BANDWIDTH_SAMPLE, replace=False))]
+    pool = pool[bandwidth_rows(len(pool), rng)]
     if len(pool) < 2:
         return 1.0
     distances = pdist(np.asarray(pool, dtype=np.float64))
@@ -37,6 +36,13 @@ def median_bandwidth(pool: np.ndarray, rng: np.random.Generator) -> float:
     if sigma == 0.0 and np.any(distances > 0):
         sigma = float(np.median(distances[distances > 0]))
     return sigma if sigma > 0 else 1.0
+
+
+def bandwidth_rows(rows: int, rng: np.random.Generator) -> np.ndarray:
+    """The sample behind the median heuristic, by row number."""
+    if rows <= BANDWIDTH_SAMPLE:
+        return np.arange(rows)
+    return np.sort(rng.choice(rows, BANDWIDTH_SAMPLE, replace=False))
 
 
 def norms(x: Tensor) -> Tensor:

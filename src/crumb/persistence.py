@@ -31,6 +31,10 @@ KINDS = {"classification": CrumbClassifier, "regression": CrumbRegressor}
 
 def save(estimator: Any, path: str | Path) -> None:
     """What ``CrumbClassifier.save`` and ``CrumbRegressor.save`` do."""
+    if estimator._disk is not None:
+        raise InvalidInput(
+            "This pool stays in its Parquet files and cannot be put into one file: save the plan, and fit again there."
+        )
     params = _portable_params(estimator)
     rows, arrays, files = estimator._pool.rows, {"y": estimator._pool.y}, {}
     about = {
@@ -95,7 +99,7 @@ def _portable_params(estimator: Any) -> dict[str, Any]:
         )
     if params["model"] not in model_names():
         params["model"] = os.path.abspath(params["model"])  # a path must mean the same from another folder
-    params["random_state"] = estimator._seed
+    params["random_state"], params["engine"] = estimator._seed, "local"  # where it is loaded is another machine
     if isinstance(params["strategy"], Strategy):
         strategy = params["strategy"]
         params["strategy"] = {"name": strategy.name, **strategy.get_params()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -30,7 +32,7 @@ from crumb.settings import (
     resolve_kernel,
 )
 from crumb.space import SelectionSpace
-from crumb.table import TableEncoder, fingerprint, to_rows
+from crumb.table import TableEncoder, fingerprint, in_files, to_rows
 
 
 def select_contexts(
@@ -52,12 +54,15 @@ def select_contexts(
     device: str = "auto",
     random_state: Any = 0,
     n_jobs: int | None = None,
+    where: Any = None,
+    columns: Any = None,
+    engine: Any = "local",
     verbose: int = 0,
 ) -> Plan:
     """Cluster the queries and choose a context for each cluster, without any PFN.
 
-    The parameters are those of ``CrumbClassifier``. ``min_per_class`` works only where ``y_pool``, the class
-    of each pool row, is given.
+    The parameters are those of ``CrumbClassifier`` and of its ``fit``. ``min_per_class`` works only where ``y_pool``,
+    the class of each pool row, is given; for a pool in Parquet files it is the name of that column.
 
     Examples
     --------
@@ -68,6 +73,27 @@ def select_contexts(
     >>> plan.n_clusters, plan.sizes.tolist()
     (3, [50, 50, 50])
     """
+    options: dict[str, Any] = {
+        "strategy": strategy,
+        "n_clusters": n_clusters,
+        "context_size": context_size,
+        "kernel": kernel,
+        "rff_dim": rff_dim,
+        "herd_batch": herd_batch,
+        "bandwidth": bandwidth,
+        "early_stopping": early_stopping,
+        "min_per_class": min_per_class,
+        "device": device,
+        "random_state": resolve_seed(random_state),
+        "n_jobs": n_jobs,
+        "verbose": verbose,
+    }
+    if in_files(X_pool):
+        from crumb.scale.pool import plan_files
+
+        return plan_files(X_pool, X_queries, y_pool, where, columns, engine, features, categorical_features, options)
+    if where is not None or columns is not None:
+        raise InvalidInput("where= and columns= are for tables in files: filter a table in memory yourself.")
     encoder, space = TableEncoder(categorical_features), SelectionSpace(features)
     raw_pool, raw_queries = to_rows(X_pool), to_rows(X_queries)
     if _columns(raw_pool) != _columns(raw_queries):
@@ -81,22 +107,7 @@ def select_contexts(
         if len(codes) != len(rows):
             raise InvalidInput(f"y_pool has {len(codes)} values for {len(rows)} pool rows.")
     pool = space.fit_transform(rows, encoder, None if y_pool is None else np.asarray(y_pool))
-    settings = plan_settings(
-        pool,
-        strategy=strategy,
-        n_clusters=n_clusters,
-        context_size=context_size,
-        kernel=kernel,
-        rff_dim=rff_dim,
-        herd_batch=herd_batch,
-        bandwidth=bandwidth,
-        early_stopping=early_stopping,
-        min_per_class=min_per_class,
-        device=device,
-        random_state=random_state,
-        n_jobs=n_jobs,
-        verbose=verbose,
-    )
+    settings = plan_settings(pool, **options)
     queries = space.transform(encoder.transform(raw_queries))
     return make_plan(pool, queries, settings, fingerprint(rows, encoder.kinds_, features), codes)
 
@@ -141,8 +152,13 @@ def plan_settings(
     n_jobs: int | None,
     verbose: int,
     window: int | None = None,
+    rows: int | None = None,
 ) -> PlanSettings:
-    """Check the user's settings against the pool; every mistake in them shows here."""
+    """Check the user's settings against the pool; every mistake in them shows here.
+
+    ``rows``: of the whole pool, where ``pool`` is only the sample behind the bandwidth.
+    """
+    rows = len(pool) if rows is None else rows
     strategy, device, seed = resolve_strategy(strategy), resolve_device(device), resolve_seed(random_state)
     sigma = check_bandwidth(bandwidth)
     if isinstance(sigma, str):
@@ -153,7 +169,7 @@ def plan_settings(
         clusters = 1
     else:
         clusters = strategy.default_clusters if n_clusters == "auto" else positive("n_clusters", n_clusters)
-    n = resolve_context_size(context_size, len(pool), window) if strategy.drops_rows else len(pool)
+    n = resolve_context_size(context_size, rows, window) if strategy.drops_rows else rows
     return PlanSettings(
         strategy,
         clusters,
@@ -185,8 +201,23 @@ def make_plan(
 
     ``evidence=False`` leaves out what is measured only to be looked at, for plans that nobody will see.
     """
-    strategy, clusters = settings.strategy, min(settings.n_clusters, len(queries))
-    load = Load(len(pool), len(queries), clusters, settings.n, pool.shape[1])
+    by_value = value_order(queries)
+    with planning(len(pool), queries[by_value], settings) as problem:
+        problem = replace(problem, pool=pool)
+        selection = settings.strategy.select(problem)
+        plan = finish_plan(problem, selection, by_value, settings, pool_fingerprint, y, evidence)
+    return plan.attach(pool, queries)
+
+
+@contextmanager
+def planning(rows: int, queries: np.ndarray, settings: PlanSettings) -> Iterator[Problem]:
+    """The problem, all but the pool itself, of which only the number of rows need be known.
+
+    k-means starts from rows by their position. With queries in the order of their values, the order in which they came
+    changes nothing.
+    """
+    clusters = min(settings.n_clusters, len(queries))
+    load = Load(rows, len(queries), clusters, settings.n, queries.shape[1])
     kernel = resolve_kernel(
         settings.kernel,
         settings.rff_dim,
@@ -196,17 +227,14 @@ def make_plan(
         settings.device,
         settings.affordable,
     )
-    watched = settings.verbose and isinstance(strategy, MMD)
-    # k-means starts from rows by their position. In the order of their values, the order in which queries came
-    # changes nothing.
-    by_value = value_order(queries)
+    watched = settings.verbose and isinstance(settings.strategy, MMD)
     with (
         block_threads(settings.n_jobs, settings.device) as map_blocks,
         progress_bar(settings.n, "herding", watched) as advance,
     ):
-        problem = Problem(
-            pool,
-            queries[by_value],
+        yield Problem(
+            np.empty((0, queries.shape[1])),
+            queries,
             settings.n,
             clusters,
             kernel,
@@ -216,17 +244,32 @@ def make_plan(
             map_blocks,
             advance,
         )
-        selection = strategy.select(problem)
-        if selection.kernel is not None:
-            problem = replace(problem, kernel=replace(problem.kernel, ways=(selection.kernel,)))
-        swapped = np.zeros(len(selection.contexts), dtype=np.int64)
-        if y is not None and strategy.drops_rows and settings.min_per_class:
-            swapped = _guard(problem, selection, y, settings.min_per_class)
-        if selection.mmd2 is None:
-            selection.mmd2 = measure_traces(problem, selection) if evidence else unmeasured(selection)
-        distance, outside = np.full(len(queries), np.nan), np.zeros(len(queries), dtype=bool)
-        if evidence:
-            distance, outside = measure_support(problem, selection)
+
+
+def finish_plan(
+    problem: Problem,
+    selection: Selection,
+    by_value: np.ndarray,
+    settings: PlanSettings,
+    pool_fingerprint: str,
+    y: np.ndarray | None,
+    evidence: bool,
+    reference: np.ndarray | None = None,
+) -> Plan:
+    """Rare classes and evidence, and the queries back in the order in which they came.
+
+    ``reference``: rows that stand for the pool where ``problem.pool`` does not, because it holds candidates only.
+    """
+    if selection.kernel is not None:
+        problem = replace(problem, kernel=replace(problem.kernel, ways=(selection.kernel,)))
+    swapped = np.zeros(len(selection.contexts), dtype=np.int64)
+    if y is not None and settings.strategy.drops_rows and settings.min_per_class:
+        swapped = _guard(problem, selection, y, settings.min_per_class)
+    if selection.mmd2 is None:
+        selection.mmd2 = measure_traces(problem, selection) if evidence else unmeasured(selection)
+    distance, outside = np.full(len(by_value), np.nan), np.zeros(len(by_value), dtype=bool)
+    if evidence:
+        distance, outside = measure_support(problem, selection, reference)
     came = np.argsort(by_value)  # back to the order in which the queries came
     used, first, labels = np.unique(selection.labels[came], return_index=True, return_inverse=True)
     order = used[np.argsort(first)]  # clusters are numbered as their queries appear; those without any are dropped
@@ -240,9 +283,9 @@ def make_plan(
         outside=outside[came],
         swapped=swapped[order],
         pool_fingerprint=pool_fingerprint,
-        pool_size=len(pool),
+        pool_size=len(problem.pool),
         settings=_record(problem, settings, selection),
-    ).attach(pool, queries)
+    )
 
 
 def resolve_seed(random_state: Any) -> int:

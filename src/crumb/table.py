@@ -8,6 +8,7 @@ are encoded as numbers; everything else reaches the network as the user gave it.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -24,6 +25,11 @@ from crumb.errors import InvalidInput
 Rows: TypeAlias = "np.ndarray | pd.DataFrame"
 
 LARGEST = float(np.finfo(np.float32).max)  # PFNs work in float32: what is beyond it is infinite to them
+
+
+def in_files(X: Any) -> bool:
+    """Whether a table is given by where it lies: a path, a glob or a pyarrow dataset."""
+    return isinstance(X, (str, os.PathLike)) or type(X).__module__ == "pyarrow._dataset"
 
 
 def to_rows(X: Any, *, min_rows: int = 1) -> Rows:

@@ -11,9 +11,19 @@ STRATEGIES = "mmd (CRUMB), uniform, knn, micp, centroid, voronoi or full"
 
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
-    kinds = "a .csv, .csv.gz or .parquet file"
+    kinds = "a .csv, .csv.gz or .parquet file, or a folder or glob of .parquet files of any size"
     parser.add_argument("--train", required=True, metavar="FILE", help=f"the labelled table: {kinds}")
     parser.add_argument("--test", required=True, metavar="FILE", help=f"the rows to answer: {kinds}")
+
+
+def add_file_options(parser: argparse.ArgumentParser) -> None:
+    """For tables in Parquet that are not read whole."""
+    group = parser.add_argument_group("large tables in Parquet")
+    group.add_argument(
+        "--where", action="append", metavar="'year >= 2020'", help="use these training rows only; may be repeated"
+    )
+    group.add_argument("--engine", choices=("local", "ray"), help="who reads, scores and runs the passes")
+    group.add_argument("--chunk-rows", type=int, metavar="N", help="rows that are answered together (100,000)")
 
 
 def add_selection_options(parser: argparse.ArgumentParser) -> None:

@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from crumb.cli.options import add_selection_options, add_table_options, names, parameters
+from crumb.cli.options import add_file_options, add_selection_options, add_table_options, names, parameters
 from crumb.cli.report import print_json, print_table
 from crumb.cli.tables import PICTURES, as_classes, check_output, infer_task, load_tables
+from crumb.errors import InvalidInput
 
 if TYPE_CHECKING:
     from crumb.plan import Plan
@@ -39,6 +40,7 @@ def add_to(commands: Any) -> None:
         help=f"compare strategies ({COMPARED}) and draw what they give one cluster of queries",
     )
     add_selection_options(parser)
+    add_file_options(parser)
     parser.set_defaults(run=lambda args: run(args, parser.error))
 
 
@@ -58,7 +60,14 @@ def run(args: argparse.Namespace, usage_error: Callable[[str], Any]) -> None:
 
 def _planner(args: argparse.Namespace) -> Callable[..., Plan]:
     from crumb import select_contexts
+    from crumb.cli.large import is_large, plan_large
 
+    if is_large(args):
+        if args.compare is not None:
+            raise InvalidInput("--compare draws the whole pool: it is for tables that are read whole.")
+        pool, queries, own = plan_large(args)
+        options = {**parameters(args), **own}
+        return lambda **more: select_contexts(pool, queries, **{**options, **more})
     tables = load_tables(args.train, args.test, args.target, args.drop_missing_target)
     classes = None
     if tables.y_train is not None and infer_task(tables.y_train)[0] == "classification":

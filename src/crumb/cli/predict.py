@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from crumb.cli.options import (
+    add_file_options,
     add_model_options,
     add_selection_options,
     add_table_options,
@@ -39,10 +40,17 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--plan", metavar="FILE", help="contexts that `crumb plan --out` chose for this training table")
     add_model_options(parser)
     add_selection_options(parser)
+    add_file_options(parser)
+    parser.add_argument("--replan", action="store_true", help="choose contexts anew for every chunk of rows")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
+    from crumb.cli.large import is_large, predict_large
+
+    if is_large(args):
+        predict_large(args)
+        return
     check_output(args.out, TABLES, inputs=[args.train, args.test])
     tables = load_tables(args.train, args.test, args.target, args.drop_missing_target)
     task = _task(args, tables)
@@ -70,18 +78,13 @@ def _task(args: argparse.Namespace, tables: Tables) -> str:
 
 
 def _classify(args: argparse.Namespace, tables: Tables) -> tuple[pd.DataFrame, dict[str, Any]]:
-    import pandas as pd
-
     from crumb import CrumbClassifier
 
     started = time.perf_counter()
     model = CrumbClassifier(**parameters(args)).fit(tables.X_train, as_classes(tables.y_train))
     plan = _plan(args, model, tables)
     proba = model.predict_proba(tables.X_test, plan=plan)
-    answer = pd.DataFrame({"prediction": model.classes_[proba.argmax(axis=1)]})
-    if not args.no_proba:
-        names = [f"probability_{label}" for label in model.classes_]
-        answer = pd.concat([answer, pd.DataFrame(proba, columns=names)], axis=1)
+    answer = class_answers(model, proba, not args.no_proba)
     report = _report(plan, started)
     if tables.y_test is not None:
         report["score"] = _classification_score(tables.y_test, answer["prediction"], proba, model.classes_)
@@ -89,22 +92,39 @@ def _classify(args: argparse.Namespace, tables: Tables) -> tuple[pd.DataFrame, d
 
 
 def _regress(args: argparse.Namespace, tables: Tables) -> tuple[pd.DataFrame, dict[str, Any]]:
-    import pandas as pd
-
     from crumb import CrumbRegressor
 
     started = time.perf_counter()
     model = CrumbRegressor(**parameters(args)).fit(tables.X_train, tables.y_train)
     plan = _plan(args, model, tables)
-    answer = pd.DataFrame({"prediction": model.predict(tables.X_test, plan=plan)})
-    if args.quantiles:
-        found = model.predict(tables.X_test, output_type="quantiles", quantiles=args.quantiles, plan=plan)
-        names = [f"quantile_{level:g}" for level in args.quantiles]
-        answer = pd.concat([answer, pd.DataFrame(found, columns=names)], axis=1)
+    answer = number_answers(model, tables.X_test, plan, args.quantiles)
     report = _report(plan, started)
     if tables.y_test is not None:
         report["score"] = _regression_score(tables.y_test, answer["prediction"])
     return answer, report
+
+
+def class_answers(model: Any, proba: Any, with_proba: bool) -> pd.DataFrame:
+    """The columns that are written for classes."""
+    import pandas as pd
+
+    answer = pd.DataFrame({"prediction": model.classes_[proba.argmax(axis=1)]})
+    if not with_proba:
+        return answer
+    names = [f"probability_{label}" for label in model.classes_]
+    return pd.concat([answer, pd.DataFrame(proba, columns=names)], axis=1)
+
+
+def number_answers(model: Any, rows: pd.DataFrame, plan: Plan, quantiles: list[float] | None) -> pd.DataFrame:
+    """The columns that are written for numbers."""
+    import pandas as pd
+
+    answer = pd.DataFrame({"prediction": model.predict(rows, plan=plan)})
+    if not quantiles:
+        return answer
+    found = model.predict(rows, output_type="quantiles", quantiles=quantiles, plan=plan)
+    names = [f"quantile_{level:g}" for level in quantiles]
+    return pd.concat([answer, pd.DataFrame(found, columns=names)], axis=1)
 
 
 def _plan(args: argparse.Namespace, model: Any, tables: Tables) -> Plan:

@@ -34,7 +34,7 @@ def load_tables(train: str, test: str, target: str | None, drop_missing_target: 
     """Read both files; of the test table the columns of the training table are used, found by name."""
     pool = read_table(train)
     if target is not None and target not in pool.columns:
-        raise InvalidInput(f"{train} has no column {target!r}{_suggestion(target, list(pool.columns))}")
+        raise InvalidInput(f"{train} has no column {target!r}{suggestion(target, list(pool.columns))}")
     # Codes such as "007" are text in a column that holds "A12" as well, also where a file has the codes only.
     texts = [name for name in pool.columns if _is_text(pool[name])]
     queries = read_table(test, texts)
@@ -171,7 +171,7 @@ def _aligned(queries: pd.DataFrame, columns: list[str], train: str, test: str) -
     return queries[columns]
 
 
-def _suggestion(name: str, known: list[str]) -> str:
+def suggestion(name: str, known: list[str]) -> str:
     by_lower = {other.lower(): other for other in known}
     close = difflib.get_close_matches(name.lower(), by_lower, n=3)
     if close:

@@ -124,6 +124,8 @@ def check_estimator(estimator: Any) -> Any:
     if not hasattr(estimator, "_query"):
         raise InvalidInput(f"A stream needs a fitted CrumbClassifier or CrumbRegressor, got {estimator!r}.")
     check_is_fitted(estimator)
+    if estimator._disk is not None:
+        raise InvalidInput("A stream needs a pool in memory: fit a table, or files that fit into memory.")
     return copy.copy(estimator)
 
 

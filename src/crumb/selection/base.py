@@ -21,6 +21,11 @@ from crumb.settings import Kernel
 REGISTRY: dict[str, type[Strategy]] = {}
 
 
+def stream(seed: int, purpose: str) -> np.random.Generator:
+    """An independent random stream for each purpose, the same one every time it is asked for."""
+    return np.random.default_rng([seed, zlib.crc32(purpose.encode())])
+
+
 @dataclass(frozen=True)
 class Problem:
     """Pool and queries in the selection space, and everything that has been decided about them."""
@@ -37,8 +42,7 @@ class Problem:
     progress: Callable[[int], object] = field(default=lambda chosen: None)
 
     def rng(self, purpose: str) -> np.random.Generator:
-        """An independent random stream for each purpose, the same one every time it is asked for."""
-        return np.random.default_rng([self.seed, zlib.crc32(purpose.encode())])
+        return stream(self.seed, purpose)
 
     def similarity(self) -> Rbf | RandomFourierFeatures:
         """The kernel of stage 2."""
@@ -46,7 +50,7 @@ class Problem:
 
     def features(self) -> RandomFourierFeatures:
         """The same Ω and b however often they are asked for."""
-        d = self.pool.shape[1]
+        d = self.queries.shape[1]
         return RandomFourierFeatures.draw(d, self.kernel.rff_dim, self.kernel.bandwidth, self.rng("rff"))
 
     def tensor(self, rows: np.ndarray) -> torch.Tensor:

@@ -30,7 +30,7 @@ class MICP(Strategy):
         self.n_clusters = n_clusters
 
     def select(self, problem: Problem) -> Selection:
-        pool_labels, centroids = cluster(problem.pool, self._prompters(problem), problem.seed)
+        pool_labels, centroids = cluster(problem.pool, self.prompters(len(problem.pool), problem.n), problem.seed)
         # K*: only the prompters that got queries run, so only they are built.
         used, labels = np.unique(nearest_centroid(problem.queries, centroids), return_inverse=True)
         nearest = nearest_rows(problem.pool, centroids[used], problem.n)
@@ -43,9 +43,10 @@ class MICP(Strategy):
             contexts.append(top_up(own, neighbours, problem.n))
         return Selection(labels, centroids[used], contexts, ["budget"] * len(contexts))
 
-    def _prompters(self, problem: Problem) -> int:
+    def prompters(self, rows: int, n: int) -> int:
+        """K' for a pool of so many rows and contexts of n."""
         if self.n_clusters is not None:
             return positive("MICP's n_clusters", self.n_clusters)
         if not self.gamma > 0:
             raise InvalidInput(f"MICP's gamma must be positive, got {self.gamma!r}.")
-        return math.ceil(self.gamma * len(problem.pool) / problem.n)
+        return math.ceil(self.gamma * rows / n)

@@ -1,0 +1,104 @@
+"""One measurement in a process of its own: fit and plan of one table with one kernel and one engine, as JSON.
+
+python benchmarks/scale/one.py --table big/rows-1000000 --kernel rff --rff-dim 64
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import generate
+import numpy as np
+import pandas as pd
+import pyarrow.dataset as ds
+from memory import Peak
+from sklearn.linear_model import LogisticRegression
+
+from crumb import CrumbClassifier
+from crumb.scale import pool as pools
+from crumb.scale.closeness import ExactCross
+
+
+def floor_seconds(table: Path) -> float:
+    """What pyarrow takes to read the same columns and do nothing with them, with all its threads."""
+    columns = [f"x{j:02d}" for j in range(generate.COLUMNS)]
+    started = time.perf_counter()
+    for _ in ds.dataset(str(table)).to_batches(columns=columns):
+        pass
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--table", type=Path, required=True)
+    parser.add_argument("--queries", type=int, default=1_000)
+    parser.add_argument("--kernel", default="auto")
+    parser.add_argument("--rff-dim", type=int, default=256)
+    parser.add_argument("--unpruned", action="store_true", help="exact cross-terms of every row with every cluster")
+    parser.add_argument("--engine", default="local")
+    parser.add_argument("--jobs", type=int)
+    options = parser.parse_args()
+    if options.unpruned:
+        ExactCross.prune = lambda self, least: None  # type: ignore[method-assign]
+    pools.HELD_CELLS = 0  # small tables too stay in their files
+    floors = [floor_seconds(options.table) for _ in range(2)]  # the second with the files in the cache, as the passes
+    engine: Any = options.engine
+    if engine == "ray":
+        from crumb.scale.ray_engine import RayEngine
+
+        engine = RayEngine(options={"num_cpus": options.jobs or 2})
+        engine.start()
+    scoring: list[float] = []
+    score = pools.DiskPool._score
+
+    def timed(*args: Any) -> Any:
+        started = time.perf_counter()
+        found = score(*args)
+        scoring.append(time.perf_counter() - started)
+        return found
+
+    pools.DiskPool._score = timed  # type: ignore[method-assign]
+    model = CrumbClassifier(
+        model=LogisticRegression(),
+        kernel=options.kernel,
+        rff_dim=options.rff_dim,
+        engine=engine,
+        n_jobs=options.jobs,
+    )
+    with Peak() as peak:
+        started = time.perf_counter()
+        model.fit(options.table, generate.TARGET)
+        fitted = time.perf_counter()
+        plan = model.plan(pd.DataFrame(generate.queries(options.queries)))
+        planned = time.perf_counter()
+        model._disk.hold(plan.contexts)
+        held = time.perf_counter()
+    digest = int(np.concatenate(plan.contexts).sum())  # whether two runs chose the same rows
+    result = {
+        "rows": model._disk.rows,
+        "kernel": options.kernel,
+        "rff_dim": options.rff_dim if options.kernel == "rff" else None,
+        "pruned": options.kernel == "exact" and not options.unpruned,
+        "engine": options.engine,
+        "jobs": options.jobs,
+        "floor_first_s": floors[0],
+        "floor_s": floors[1],
+        "fit_s": fitted - started,
+        "score_s": scoring[-1],
+        "plan_s": planned - fitted,
+        "rows_s": held - planned,
+        "peak_gb": peak.bytes / 1e9,
+        "mmd2": float(plan.final_mmd2.mean()),
+        "candidates": plan.settings.get("candidates"),
+        "covered": plan.settings["pool"]["covered"],
+        "contexts": digest,
+    }
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

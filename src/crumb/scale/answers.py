@@ -1,0 +1,121 @@
+"""Answers for queries in files, of any number: chunk by chunk, each in a file of its own until all are there.
+
+The folder ``<out>.parts`` holds what is done: ``job.json`` says of what, ``plan.zip`` is the plan that chunks share.
+A run that was interrupted goes on where it stopped; the answers appear under their name only when they are complete.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crumb.errors import InvalidInput
+from crumb.files import atomic_write
+from crumb.plan import Plan
+from crumb.progress import progress_bar
+from crumb.scale.engine import LocalEngine
+from crumb.scale.frames import to_frame, with_categories
+from crumb.scale.rows import fetch_rows
+from crumb.scale.source import Source, count_rows, open_source
+
+CHUNK_ROWS = 100_000
+PLANNED_ROWS = 10_000  # queries behind a plan that is shared by more
+
+Answer = Callable[[pd.DataFrame, Plan], pd.DataFrame]
+
+
+def open_queries(queries: Any, columns: Sequence[str], where: Any = None) -> Source:
+    """The queries in files, with row numbers."""
+    return count_rows(open_source(queries, where=where, columns=columns), LocalEngine(1))
+
+
+def read_rows(source: Source, ids: np.ndarray) -> pd.DataFrame:
+    table = fetch_rows(LocalEngine(1), source, ids, source.view.features)
+    return with_categories(to_frame(table, source.view.features), source.view.dictionaries)
+
+
+def sample_rows(source: Source, most: int, seed: int) -> pd.DataFrame:
+    """Queries that stand for all of them."""
+    ids = np.arange(source.rows)
+    if source.rows > most:
+        ids = np.sort(np.random.default_rng(seed).choice(source.rows, most, replace=False))
+    return read_rows(source, ids)
+
+
+def answer_files(
+    source: Source,
+    out: str | Path,
+    answer: Answer,
+    make_plan: Callable[[pd.DataFrame], Plan],
+    about: dict[str, Any],
+    *,
+    plan: Plan | None = None,
+    replan: bool = False,
+    chunk_rows: int = CHUNK_ROWS,
+    seed: int = 0,
+    verbose: int = 0,
+) -> Plan:
+    """Write the answers to all queries to the Parquet file ``out``, a row group a chunk; the last plan is returned.
+
+    ``make_plan`` plans for some queries: for a sample of all, or with ``replan`` for each chunk; it is not called where
+    a ``plan`` is given. ``about`` is whatever decides the answers: what was begun with another one is not gone on with.
+    """
+    out = Path(out)
+    parts = out.with_name(out.name + ".parts")
+    starts = range(0, source.rows, chunk_rows)
+    files = sorted({shard.path for shard in source.shards})
+    _begin(parts, {**about, "rows": source.rows, "chunk_rows": chunk_rows, "replan": replan, "files": files})
+    if plan is None and not replan:
+        plan = _shared_plan(parts / "plan.zip", lambda: make_plan(sample_rows(source, PLANNED_ROWS, seed)))
+    with progress_bar(len(starts), "chunks", verbose) as advance:
+        for number, start in enumerate(starts):
+            part = parts / f"{number:06d}.parquet"
+            if not part.exists():
+                rows = read_rows(source, np.arange(start, min(start + chunk_rows, source.rows)))
+                plan = make_plan(rows) if replan else plan
+                assert plan is not None
+                _write(part, answer(rows, plan))
+            advance(1)
+    _assemble(out, [parts / f"{number:06d}.parquet" for number in range(len(starts))])
+    shutil.rmtree(parts)
+    return plan if plan is not None else make_plan(sample_rows(source, PLANNED_ROWS, seed))
+
+
+def _begin(parts: Path, job: dict[str, Any]) -> None:
+    """Make the folder, or see that what lies in it belongs to the same answers."""
+    text = json.dumps(job, indent=1, sort_keys=True, default=str)
+    described = parts / "job.json"
+    if not described.exists():
+        with atomic_write(described) as file:
+            file.write(text.encode())
+    elif described.read_text() != text:
+        raise InvalidInput(f"{parts} holds parts of other answers: remove it, or write to another file.")
+
+
+def _shared_plan(path: Path, make: Callable[[], Plan]) -> Plan:
+    if not path.exists():
+        make().save(path)
+    return Plan.load(path)
+
+
+def _write(path: Path, answers: pd.DataFrame) -> None:
+    with atomic_write(path) as file:
+        answers.to_parquet(file, index=False)
+
+
+def _assemble(out: Path, parts: Sequence[Path]) -> None:
+    """All parts in one file, each a row group."""
+    with atomic_write(out) as file:
+        schema = pq.read_schema(parts[0])
+        with pq.ParquetWriter(file, schema) as writer:
+            for part in parts:
+                table: pa.Table = pq.read_table(part)
+                writer.write_table(table.cast(schema), row_group_size=max(1, len(table)))

@@ -1,0 +1,140 @@
+"""How close rows are to clusters of queries: (K, b) numbers for a block of b rows, the lower the closer.
+
+Three measures: the squared distance to the centroid, the cross-term by the exact kernel, and the cross-term by random
+Fourier features (both with a minus sign). Plain numpy: workers need not load torch.
+
+Shapes: K clusters, T queries, b rows, d columns, D random features.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+
+TILE = 1 << 10  # queries, or rows, a tile of kernel values or features
+
+
+class Closeness(ABC):
+    """Made once on the driver, used by every worker."""
+
+    @abstractmethod
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        """(b, d) → (K, b)."""
+
+    @abstractmethod
+    def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
+        """How close the queries of each cluster are to their own: where the rows should be that stand for them."""
+
+
+class Distance(Closeness):
+    """Squared distance to the centroids."""
+
+    def __init__(self, centroids: np.ndarray):
+        self.centroids = np.ascontiguousarray(centroids, dtype=np.float64)
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        return squared_distances(self.centroids, points)
+
+    def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
+        # Queries lie closer to their own mean than other rows of the same kind do.
+        return [((some - some.mean(axis=0)) ** 2).sum(axis=1) * len(some) / max(1, len(some) - 1) for some in members]
+
+
+class RffCross(Closeness):
+    """−⟨z(x), mean z of the cluster⟩: one product with Ω and one with the K means, whatever T is."""
+
+    def __init__(self, omega: np.ndarray, phase: np.ndarray, members: list[np.ndarray]):
+        self.omega, self.phase = omega.astype(np.float32), phase.astype(np.float32)
+        # The factor √(2/D) of both sides is put into the means: a row's features then need none.
+        scale = np.float32(-2.0 / len(phase))
+        self.target = np.stack([self._features(some).mean(axis=0) * scale for some in members])  # (K, D)
+
+    def _features(self, points: np.ndarray) -> np.ndarray:
+        angles = points.astype(np.float32) @ self.omega
+        angles += self.phase
+        return np.cos(angles, out=angles)
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        closeness = np.empty((len(self.target), len(points)), dtype=np.float32)
+        for start in range(0, len(points), TILE):  # a tile of features stays in the cache
+            closeness[:, start : start + TILE] = self.target @ self._features(points[start : start + TILE]).T
+        return closeness
+
+    def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
+        return [_without_itself(self(some)[k], len(some)) for k, some in enumerate(members)]
+
+
+class ExactCross(Closeness):
+    """−mean κ(x, q) over the queries q of the cluster.
+
+    Where ``radii`` are given, a row farther from a centroid than the radius is not held against the queries: it cannot
+    be among those wanted. Such rows come after all others, by their distance.
+    """
+
+    def __init__(self, members: list[np.ndarray], centroids: np.ndarray, sigma: float):
+        self.members, self.centroids, self.sigma = members, centroids, sigma
+        self.radii: np.ndarray | None = None  # (K,)
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        if self.radii is None:
+            return np.stack([self._cross(some, points) for some in self.members])
+        squared = squared_distances(self.centroids, points)
+        values = squared / (1.0 + squared)  # 0 … 1: above every cross-term with its minus sign
+        for k, some in enumerate(self.members):
+            near = np.flatnonzero(squared[k] <= self.radii[k] ** 2)
+            values[k, near] = self._cross(some, points[near])
+        return values
+
+    def _cross(self, members: np.ndarray, points: np.ndarray) -> np.ndarray:
+        total = np.zeros(len(points))
+        for start in range(0, len(members), TILE):
+            kernel = squared_distances(members[start : start + TILE], points)
+            kernel *= -0.5 / self.sigma**2
+            total += np.exp(kernel, out=kernel).sum(axis=0)
+        return -total / len(members)
+
+    def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
+        return [_without_itself(self._cross(some, some), len(some)) for some in members]
+
+    def prune(self, least: np.ndarray) -> None:
+        """Set the radii beyond which no row has a cross-term of ``least`` (K,).
+
+        By the triangle inequality κ to a query at distance r from the centroid is at most exp(−(‖x − c‖ − r)² / 2σ²).
+        """
+        radii = []
+        for some, centroid, wanted in zip(self.members, self.centroids, least, strict=True):
+            away = np.sqrt(((some - centroid) ** 2).sum(axis=1))
+            radii.append(_last_above(_bound(away, self.sigma), wanted, away.max(), self.sigma))
+        self.radii = np.array(radii)
+
+
+def squared_distances(some: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """(K, d), (b, d) → (K, b)."""
+    squared = some @ points.T
+    squared *= -2.0
+    squared += np.einsum("ij,ij->i", some, some)[:, None]
+    squared += np.einsum("ij,ij->i", points, points)
+    return np.maximum(squared, 0.0, out=squared)
+
+
+def _without_itself(values: np.ndarray, count: int) -> np.ndarray:
+    """Mean closeness to the *other* queries: κ(q, q) = 1 says nothing about other rows."""
+    return (values * count + 1.0) / (count - 1) if count > 1 else values
+
+
+def _bound(away: np.ndarray, sigma: float) -> Callable[[float], float]:
+    return lambda x: float(np.exp(-0.5 * (np.maximum(x - away, 0.0) / sigma) ** 2).mean())
+
+
+def _last_above(bound: Callable[[float], float], wanted: float, low: float, step: float) -> float:
+    """The distance at which a falling bound comes down to ``wanted``, by bisection, on the safe side."""
+    high = low + step
+    while bound(high) > wanted and high < low + 100 * step:
+        high += step
+    low = 0.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if bound(middle) > wanted else (low, middle)
+    return high

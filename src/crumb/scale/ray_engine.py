@@ -1,0 +1,225 @@
+"""The same work on a Ray cluster: shards are tasks, passes run on actors that load the network once.
+
+Ray decides where things run and runs again what a dead worker or node took with it. What is ours: few tasks in flight,
+results in order, an error that says which shard, and nothing left running.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from crumb.errors import BackendUnavailable
+from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
+from crumb.scale.engine import Engine, Result, WorkerDied, describe
+
+OBJECT_STORE_BYTES = 1_000_000_000  # of a cluster that we start ourselves
+TOGETHER = 8  # contexts that a GPU gets at once: there they share passes
+Waiting = deque[tuple[str, Any]]  # what is under way, and the reference to its result
+
+
+class RayEngine(Engine):
+    """Ray tasks for shards and Ray actors for passes.
+
+    Parameters
+    ----------
+    address : str or None, default=None
+        Of a running cluster: ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``. None: one that this process is
+        attached to already, the one named by ``RAY_ADDRESS``, or a new one on this machine.
+    in_flight : int or None, default=None
+        Shards, and contexts for each actor, that are under way at most. None: two for each core of the cluster, and two
+        contexts for each actor.
+    cpus : float, default=1
+        Cores of a task that scores a shard.
+    actor_cpus : float, default=2
+        Cores of an actor without a GPU. The cluster's cores divided by it are the number of actors.
+    actor_gpus : float, default=1
+        GPUs of an actor where the cluster has any; 0 leaves them alone.
+    retries : int, default=3
+        How often Ray runs again what a dead worker, actor or node took with it.
+    options : dict or None, default=None
+        Further arguments of ``ray.init``.
+    """
+
+    name = "ray"
+
+    def __init__(
+        self,
+        address: str | None = None,
+        in_flight: int | None = None,
+        cpus: float = 1,
+        actor_cpus: float = 2,
+        actor_gpus: float = 1,
+        retries: int = 3,
+        options: dict[str, Any] | None = None,
+    ):
+        ray_package()
+        self.address, self.in_flight, self.cpus = address, in_flight, cpus
+        self.actor_cpus, self.actor_gpus, self.retries, self.options = actor_cpus, actor_gpus, retries, options
+
+    def start(self) -> Any:
+        """Ray, attached to a cluster."""
+        ray = ray_package()
+        if not ray.is_initialized():
+            options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+            if self.address is None:
+                options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
+            ray.init(address=self.address, **{**options, **(self.options or {})})
+        return ray
+
+    def map(self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int) -> Iterator[Result]:
+        ray = self.start()
+        call = ray.remote(num_cpus=self.cpus, max_retries=self.retries, scheduling_strategy="SPREAD")(_call)
+        shared = ray.put(function)
+        most = self.in_flight or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        started = ((f"scoring {describe(task)}", call.remote(shared, task)) for task in tasks)
+        waiting: Waiting = deque()
+        try:
+            yield from _in_order(ray, started, most, waiting)
+        finally:
+            for _, reference in waiting:
+                ray.cancel(reference, force=True)
+
+    def backend(self, backend: Backend) -> Backend:
+        return OnActors(backend, self)
+
+
+class OnActors(Backend):
+    """A back-end whose passes run elsewhere. Actors start with the first pass, and a context that comes again goes to
+    the actor that has kept it."""
+
+    def __init__(self, inner: Backend, engine: RayEngine):
+        self.inner, self.engine = inner, engine
+        self.name, self.path, self.outputs = inner.name, inner.path, inner.outputs
+        self.window, self.max_classes = inner.window, inner.max_classes
+        self.missing_is_a_value = inner.missing_is_a_value  # type: ignore[misc]
+        self._actors: list[Any] = []
+
+    @property
+    def settings(self) -> BackendSettings:
+        return self.inner.settings
+
+    @settings.setter
+    def settings(self, settings: BackendSettings) -> None:
+        self.inner.settings = settings
+
+    def work(self, rows: int, queries: int, columns: int) -> float:
+        return self.inner.work(rows, queries, columns)
+
+    def bytes(self, rows: int, queries: int, columns: int) -> float:
+        return self.inner.bytes(rows, queries, columns)
+
+    def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
+        return next(iter(self.predict_contexts([task], output)))
+
+    def predict_contexts(self, tasks: Iterable[ContextTask], output: Output) -> Iterator[np.ndarray]:
+        ray = self.engine.start()
+        gpus = self._start(ray)
+        actors = self._actors
+        groups = _grouped(tasks, TOGETHER if gpus else 1)
+        started = (
+            (f"pass {number}", actors[_turn(group[0], number) % len(actors)].run.remote(group, output))
+            for number, group in enumerate(groups)
+        )
+        most = (self.engine.in_flight or 2) * len(actors)
+        waiting: Waiting = deque()
+        try:
+            for answers in _in_order(ray, started, most, waiting):
+                yield from answers
+        finally:
+            if waiting:
+                self.close()  # what an actor has begun cannot be called back
+
+    def close(self) -> None:
+        """End the actors."""
+        ray = ray_package()
+        while self._actors:
+            ray.kill(self._actors.pop())
+
+    def _start(self, ray: Any) -> bool:
+        """Actors, unless they are there; whether they have GPUs."""
+        there = ray.cluster_resources()
+        gpus = bool(self.engine.actor_gpus and there.get("GPU", 0))
+        if not self._actors:
+            cores = min(self.engine.actor_cpus, there.get("CPU", 1))
+            # Actors stay between passes. They reserve no cores: the shards of the next plan would wait for these for
+            # ever, and so would an actor whose node is gone.
+            each = {"num_cpus": 0, **({"num_gpus": self.engine.actor_gpus} if gpus else {})}
+            count = there["GPU"] // self.engine.actor_gpus if gpus else there.get("CPU", 1) // cores
+            retries = self.engine.retries
+            runner = ray.remote(max_restarts=retries, max_task_retries=retries, scheduling_strategy="SPREAD", **each)(
+                _Runner
+            )
+            inner = self._portable("cuda" if gpus else "cpu", max(1, int(cores)))
+            self._actors = [runner.remote(inner) for _ in range(max(1, int(count)))]
+        return gpus
+
+    def _portable(self, device: str, cores: int) -> Backend:
+        """The back-end as an actor uses it: on its device, with its cores."""
+        from copy import copy
+
+        inner = copy(self.inner)
+        inner.settings = replace(inner.settings, device=device, n_jobs=cores)
+        return inner
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_actors": []}
+
+
+class _Runner:
+    def __init__(self, backend: Backend):
+        self.backend = backend
+
+    def run(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
+        return list(self.backend.predict_contexts(tasks, output))
+
+
+def _call(function: Callable[[Any], Any], task: Any) -> Any:
+    return function(task)
+
+
+def _in_order(ray: Any, started: Iterator[tuple[str, Any]], most: int, waiting: Waiting) -> Iterator[Any]:
+    """Results in the order of their tasks, at most so many under way; ``waiting`` holds those."""
+    while True:
+        waiting.extend(islice(started, most - len(waiting)))
+        if not waiting:
+            return
+        result = _get(ray, waiting[0][1], waiting[0][0])
+        waiting.popleft()
+        yield result
+
+
+def _get(ray: Any, reference: Any, what: str) -> Any:
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:  # the function itself failed: as if it had failed here
+        raise error.cause from None
+    except ray.exceptions.RayError as error:
+        raise WorkerDied(
+            f"Ray gave up {what} after several attempts ({type(error).__name__}): workers may lack memory; what is "
+            f"done can be resumed."
+        ) from error
+
+
+def _turn(task: ContextTask, number: int) -> int:
+    return number if task.key is None else int.from_bytes(task.key[:4], "big")
+
+
+def _grouped(tasks: Iterable[ContextTask], size: int) -> Iterator[list[ContextTask]]:
+    tasks = iter(tasks)
+    while group := list(islice(tasks, size)):
+        yield group
+
+
+def ray_package() -> Any:
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError as error:
+        raise BackendUnavailable("engine='ray' needs Ray: pip install 'crumb-pfn[ray]'.") from error
+    return ray

@@ -1,0 +1,268 @@
+"""A table in files: a path, a glob or a pyarrow dataset → pieces (shards) that can be read one by one.
+
+Files may differ in the order of their columns, in number types and in dictionaries; folders named ``key=value`` are
+columns. Every file's footer is read first, so a file that is corrupt or half-written is named before any work begins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from glob import glob, has_magic
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from crumb.errors import InvalidInput
+from crumb.scale.engine import Engine
+
+SUFFIXES = (".parquet", ".pq")
+SHARD_ROWS = 1 << 20  # rows of a shard, about: whole row groups of one file
+BLOCK_ROWS = 1 << 16  # rows that are looked at together
+
+
+@dataclass(frozen=True)
+class View:
+    """Which columns and rows of a file are seen, and as which types."""
+
+    schema: pa.Schema  # of all files together; dictionaries as the values that they stand for
+    features: tuple[str, ...]
+    target: str | None
+    where: pc.Expression | None
+    dictionaries: frozenset[str]  # columns that some file holds as a dictionary: categories
+    block_rows: int
+
+    def with_target(self) -> tuple[str, ...]:
+        return self.features if self.target is None else (*self.features, self.target)
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some row groups of one file."""
+
+    view: View
+    path: str
+    fragment: ds.Fragment
+    sizes: tuple[tuple[int, int], ...]  # (row group, its rows); empty where the format has none
+    first: int = 0  # number of its first row in the whole table
+    rows: int = 0
+
+    def blocks(self, columns: Sequence[str], only: Sequence[int] | None = None) -> Iterator[pa.Table]:
+        """The rows in order, some ten thousand at a time; ``only`` these row groups."""
+        with named(self.path):
+            waiting: list[pa.RecordBatch] = []
+            for batch in self._scanner(list(columns), only).to_batches():
+                waiting.append(batch)
+                if sum(map(len, waiting)) >= self.view.block_rows:
+                    yield pa.Table.from_batches(waiting)
+                    waiting = []
+            if any(map(len, waiting)):
+                yield pa.Table.from_batches(waiting)
+
+    def count(self) -> int:
+        """Its rows; those that a filter leaves have to be looked for."""
+        if self.view.where is None and self.sizes:
+            return sum(rows for _, rows in self.sizes)
+        with named(self.path):
+            return self._scanner([]).count_rows()
+
+    def _scanner(self, columns: list[str], only: Sequence[int] | None = None) -> ds.Scanner:
+        fragment = self.fragment if only is None else self.fragment.subset(row_group_ids=list(only))
+        options: dict[str, Any] = {}
+        if self.sizes:  # without buffers ahead of the reader, memory stays that of a row group
+            options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False)
+        return fragment.scanner(
+            schema=self.view.schema,
+            columns=columns,
+            filter=self.view.where,
+            batch_size=self.view.block_rows,
+            batch_readahead=1,
+            fragment_readahead=1,
+            use_threads=False,
+            **options,
+        )
+
+
+@dataclass(frozen=True)
+class Source:
+    """All files of a table, seen through one view."""
+
+    view: View
+    shards: tuple[Shard, ...]
+
+    def counted(self, counts: Sequence[int]) -> Source:
+        """The same with row numbers, once it is known how many rows each shard has."""
+        shards, first = [], 0
+        for shard, rows in zip(self.shards, counts, strict=True):
+            if rows:
+                shards.append(replace(shard, first=first, rows=rows))
+            first += rows
+        return replace(self, shards=tuple(shards))
+
+    @property
+    def rows(self) -> int:
+        return sum(shard.rows for shard in self.shards)
+
+
+def open_source(
+    table: Any, target: str | None = None, where: Any = None, columns: Sequence[str] | None = None
+) -> Source:
+    """Find the files and the columns; nothing but footers is read."""
+    dataset = table if isinstance(table, ds.Dataset) else _dataset(os.fspath(table))
+    if not isinstance(dataset, (ds.FileSystemDataset, ds.UnionDataset)):
+        raise InvalidInput("This dataset is in memory, not in files: pass the table itself.")
+    schema, dictionaries = _unified(dataset, list(dataset.get_fragments()))
+    view = View(
+        schema, _features(schema, target, columns), target, expression(where), frozenset(dictionaries), BLOCK_ROWS
+    )
+    if view.where is not None:
+        _check_condition(view)
+    fragments = dataset.get_fragments(filter=view.where)  # folders that the filter rules out are not opened
+    return Source(view, tuple(shard for fragment in fragments for shard in _shards(view, fragment)))
+
+
+def count_rows(source: Source, engine: Engine) -> Source:
+    """The source with row numbers: from the footers, or by a look at the columns of the filter."""
+    if source.view.where is None:
+        counts = [shard.count() for shard in source.shards]
+    else:
+        counts = list(engine.map(Shard.count, source.shards, len(source.shards)))
+    counted = source.counted(counts)
+    if not counted.rows:
+        raise InvalidInput("The files have no rows, or where= leaves none.")
+    return counted
+
+
+def expression(where: Any) -> pc.Expression | None:
+    """A filter as pyarrow has it: an expression, or tuples such as ``[("year", ">=", 2020)]``."""
+    if where is None or isinstance(where, pc.Expression):
+        return where
+    try:
+        return pq.filters_to_expression(where)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"where must be a pyarrow expression or tuples such as [('year', '>=', 2020)], got {where!r}."
+        ) from error
+
+
+@contextmanager
+def named(path: str) -> Iterator[None]:
+    """An error of the reader with the file in which it happened."""
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except FileNotFoundError as error:
+        raise InvalidInput(f"{path} is gone: it was there when the table was opened.") from error
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise InvalidInput(
+            f"{path} cannot be read: it is damaged, half-written or of another kind ({reason}); replace or remove it."
+        ) from error
+
+
+def _dataset(path: str) -> ds.Dataset:
+    if "://" in path:
+        with named(path):
+            return ds.dataset(path, format="parquet", partitioning="hive")
+    files = list_files(path)
+    with named(files[0]):
+        return ds.dataset(files, format="parquet", partitioning="hive")
+
+
+def list_files(path: str) -> list[str]:
+    """The Parquet files that a path or a glob stands for, in the order of their names."""
+    if os.path.isfile(path):
+        return [path]
+    if os.path.isdir(path):
+        found = [str(file) for file in Path(path).rglob("*") if file.suffix in SUFFIXES and not _hidden(file, path)]
+    elif has_magic(path):
+        found = [file for file in glob(path, recursive=True) if os.path.isfile(file)]
+    else:
+        raise InvalidInput(f"There is no file or folder {path}.")
+    if not found:
+        raise InvalidInput(f"{path} has no Parquet file ({' or '.join(SUFFIXES)}).")
+    return sorted(found)
+
+
+def _hidden(file: Path, folder: str) -> bool:
+    """Files that writers leave beside the data, as Spark's ``_temporary``, do not count."""
+    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+
+
+def _unified(dataset: ds.Dataset, fragments: Sequence[ds.Fragment]) -> tuple[pa.Schema, set[str]]:
+    """One schema for all files: numbers as the widest of their types, dictionaries as their values."""
+    schemas = [dataset.schema]
+    for fragment in fragments:
+        with named(getattr(fragment, "path", "the dataset")):
+            schemas.append(fragment.physical_schema)
+    dictionaries = {field.name for schema in schemas for field in schema if pa.types.is_dictionary(field.type)}
+    schema = _plain(schemas[0])
+    for one, fragment in zip(schemas[1:], fragments, strict=True):
+        schema = _joined(schema, _plain(one), getattr(fragment, "path", "a part of the dataset"))
+    return schema, dictionaries
+
+
+def _joined(schema: pa.Schema, more: pa.Schema, path: str) -> pa.Schema:
+    try:
+        return pa.unify_schemas([schema, more], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise InvalidInput(f"The columns of {path} do not fit those of the files before it: {error}") from error
+
+
+def _plain(schema: pa.Schema) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+            for field in schema
+        ]
+    )
+
+
+def _features(schema: pa.Schema, target: str | None, columns: Sequence[str] | None) -> tuple[str, ...]:
+    if len(set(schema.names)) < len(schema.names):
+        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+        raise InvalidInput(f"Column names must be unique; these occur twice: {', '.join(twice)}.")
+    if target is not None and target not in schema.names:
+        raise InvalidInput(f"The files have no column {target!r}; they have {', '.join(map(repr, schema.names))}.")
+    unknown = [name for name in columns or () if name not in schema.names]
+    if unknown:
+        raise InvalidInput(f"columns names what the files do not have: {', '.join(map(repr, unknown))}.")
+    features = tuple(name for name in (schema.names if columns is None else columns) if name != target)
+    if not features:
+        raise InvalidInput("The files have no column besides the target.")
+    return features
+
+
+def _check_condition(view: View) -> None:
+    try:
+        view.schema.empty_table().filter(view.where)
+    except (pa.ArrowException, KeyError) as error:
+        raise InvalidInput(f"where does not fit the columns of the files: {error}") from error
+
+
+def _shards(view: View, fragment: ds.Fragment) -> Iterator[Shard]:
+    path = getattr(fragment, "path", "the dataset")
+    if not isinstance(fragment, ds.ParquetFileFragment):
+        yield Shard(view, path, fragment, ())
+        return
+    with named(path):
+        groups = [(group.id, group.num_rows) for group in fragment.row_groups]
+    some: list[tuple[int, int]] = []
+    for group in groups:
+        if some and sum(rows for _, rows in some) + group[1] > SHARD_ROWS:
+            yield _shard(view, path, fragment, some)
+            some = []
+        some.append(group)
+    if some:
+        yield _shard(view, path, fragment, some)
+
+
+def _shard(view: View, path: str, fragment: ds.ParquetFileFragment, groups: list[tuple[int, int]]) -> Shard:
+    return Shard(view, path, fragment.subset(row_group_ids=[number for number, _ in groups]), tuple(groups))

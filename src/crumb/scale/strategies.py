@@ -1,0 +1,206 @@
+"""The strategies on a pool that is not in memory: what each wants to be kept of it, and what it makes of that.
+
+A ``Wish`` is made from the queries alone; its rules go to the workers. ``select`` gets the shortlist that they filled,
+and answers in positions of that list.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from crumb.candidates import herd_candidates
+from crumb.clustering import cluster, nearest_centroid
+from crumb.errors import InvalidInput
+from crumb.herding import stop_early
+from crumb.kernel import Rbf
+from crumb.quiet import quiet
+from crumb.scale.closeness import Closeness, Distance, ExactCross, RffCross
+from crumb.scale.rules import Cells, Nearest, Numbered, Rule, Strata
+from crumb.scale.shortlist import Shortlist
+from crumb.selection import KNN, MICP, MMD, CentroidNN, Full, Problem, Selection, Strategy, Uniform, VoronoiUniform
+from crumb.selection.base import top_up
+
+LEAST = 4  # candidates a cluster must have room for, as a multiple of the context budget
+SHORTLIST_CELLS = 40_000_000  # numbers (clusters × candidates × columns) that candidates may take: 320 MB
+KNN_ENTRIES = 20_000_000  # queries × rows of a context
+MOST_PROMPTERS = 2_000  # of MICP: each row of the pool is held against every one of them
+ROWS_PER_PROMPTER = 100  # of the sample that mini-batch k-means sees
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a strategy may ask of the pool before the pass that scores it."""
+
+    rows: int  # N
+    sample: Callable[[int], np.ndarray]  # at most so many points, drawn from the whole pool
+
+
+class Wish(ABC):
+    labels: np.ndarray
+    centroids: np.ndarray
+    rules: list[Rule]
+    measure: Closeness | None = None  # None: the distance to the centroids
+
+    @abstractmethod
+    def select(self, problem: Problem, found: Shortlist) -> Selection:
+        """Contexts by position in the shortlist, whose points are ``problem.pool``."""
+
+    def _chosen(self, contexts: list[np.ndarray]) -> Selection:
+        return Selection(self.labels, self.centroids, contexts, ["budget"] * len(contexts))
+
+
+class MmdWish(Wish):
+    """Candidates where the queries lie; herded among with the exact kernel, in memory."""
+
+    def __init__(self, problem: Problem, strategy: MMD, pool: Pass):
+        self.labels, self.centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
+        self.scored = "distance" if problem.kernel.name == "candidates" else problem.kernel.name
+        members = [problem.queries[self.labels == k] for k in range(len(self.centroids))]
+        self.measure, of_members = self._measure(problem, members)
+        room = SHORTLIST_CELLS // (len(members) * problem.queries.shape[1])
+        if room < LEAST * problem.n:
+            raise InvalidInput(
+                f"{len(members)} contexts of {problem.n:,} rows have no room among the candidates of a pool on disk: "
+                f"lower context_size to {room // LEAST:,}, or n_clusters."
+            )
+        count = min(room, 2 * problem.kernel.most_candidates, pool.rows)  # the last doubling is tried beyond the most
+        self.strata = Strata(of_members, count)
+        self.most, self.rules = count // 2, [self.strata]
+        if isinstance(self.measure, ExactCross):
+            self.measure.prune(-self.strata.edges[:, -1])
+
+    def _measure(self, problem: Problem, members: list[np.ndarray]) -> tuple[Closeness | None, list[np.ndarray]]:
+        measure: Closeness = Distance(self.centroids)
+        if self.scored == "rff":
+            features = problem.features()
+            measure = RffCross(features.omega.numpy(), features.phase.numpy(), members)
+        elif self.scored == "exact":
+            measure = ExactCross(members, self.centroids, problem.kernel.bandwidth)
+        return None if self.scored == "distance" else measure, measure.of_members(members)
+
+    def select(self, problem: Problem, found: Shortlist) -> Selection:
+        bins = found.bins_of(0)
+        counts = found.counts[: self.strata.n_bins]
+        contexts, doubling = herd_candidates(
+            Rbf(problem.kernel.bandwidth),
+            torch.from_numpy(problem.pool),
+            torch.from_numpy(problem.queries),
+            torch.from_numpy(self.labels),
+            problem.n,
+            self.most,
+            problem.seed,
+            problem.map_blocks,
+            candidates=lambda k, count: self.strata.rows(bins, counts, k, count),
+            # Whoever asks for the exact kernel gets all the candidates that there is room for, others as many as help.
+            first=self.strata.count if self.scored == "exact" else None,
+        )
+        problem.progress(problem.n)
+        herded = [stop_early(context, problem.early_stopping, problem.n) for context in contexts]
+        return Selection(
+            self.labels,
+            self.centroids,
+            contexts=[context.indices for context in herded],
+            stop_reasons=[context.stop_reason for context in herded],
+            mmd2=[context.mmd2 for context in herded],
+            kernel="candidates",
+            facts={
+                "candidates": {**asdict(doubling), "candidates": min(doubling.candidates, self.strata.count)},
+                "scored_by": self.scored,
+            },
+        )
+
+
+class CentroidWish(Wish):
+    def __init__(self, problem: Problem, strategy: CentroidNN, pool: Pass):
+        self.labels, self.centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
+        self.rules = [Nearest(len(self.centroids), problem.n)]
+
+    def select(self, problem: Problem, found: Shortlist) -> Selection:
+        return self._chosen(found.bins_of(0))
+
+
+class KnnWish(CentroidWish):
+    def __init__(self, problem: Problem, strategy: KNN, pool: Pass):
+        if len(problem.queries) * problem.n > KNN_ENTRIES:
+            raise InvalidInput(
+                f"strategy='knn' would keep {problem.n:,} rows for each of {len(problem.queries):,} queries: ask at "
+                f"most {max(1, KNN_ENTRIES // problem.n):,} at a time of a pool on disk, or lower context_size."
+            )
+        self.labels, self.centroids = np.arange(len(problem.queries)), problem.queries
+        self.rules = [Nearest(len(self.centroids), problem.n)]
+
+
+class VoronoiWish(Wish):
+    def __init__(self, problem: Problem, strategy: VoronoiUniform, pool: Pass):
+        self.labels, self.centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
+        self.rules = [Cells(len(self.centroids), problem.n), Nearest(len(self.centroids), problem.n)]
+
+    def select(self, problem: Problem, found: Shortlist) -> Selection:
+        pairs = zip(found.bins_of(0), found.bins_of(1), strict=True)
+        return self._chosen([top_up(own, nearest, problem.n) for own, nearest in pairs])
+
+
+class MicpWish(VoronoiWish):
+    """Mini-batch k-means on a sample in the place of k-means on the pool, with a limit on the prompters."""
+
+    def __init__(self, problem: Problem, strategy: MICP, pool: Pass):
+        prompters = min(strategy.prompters(pool.rows, problem.n), MOST_PROMPTERS)
+        every = _mini_batch_centroids(pool.sample(prompters * ROWS_PER_PROMPTER), prompters, problem.seed)
+        used, self.labels = np.unique(nearest_centroid(problem.queries, every), return_inverse=True)
+        self.centroids = every[used]
+        self.rules = [Cells(len(used), problem.n, every, used), Nearest(len(used), problem.n)]
+
+
+class UniformWish(Wish):
+    """The same draw as in memory: it needs nothing but the number of rows."""
+
+    def __init__(self, problem: Problem, strategy: Uniform, pool: Pass):
+        self.labels, self.centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
+        rng = problem.rng("uniform")
+        self.drawn = [rng.choice(pool.rows, problem.n, replace=False) for _ in self.centroids]
+        self.rules = [Numbered(np.concatenate(self.drawn))]
+
+    def select(self, problem: Problem, found: Shortlist) -> Selection:
+        ids = found.done().ids
+        return self._chosen([np.searchsorted(ids, context) for context in self.drawn])
+
+
+WISHES: dict[type[Strategy], Any] = {
+    MMD: MmdWish,
+    CentroidNN: CentroidWish,
+    KNN: KnnWish,
+    VoronoiUniform: VoronoiWish,
+    MICP: MicpWish,
+    Uniform: UniformWish,
+}
+
+
+def check_strategy(strategy: Strategy, kernel: str) -> None:
+    """Whether a strategy can do without the whole pool; found out before the files are read."""
+    if isinstance(strategy, Full):
+        raise InvalidInput(
+            "strategy='full' needs the whole pool in memory, and this one is too large for that: choose another "
+            "strategy, or read the table yourself and pass it."
+        )
+    if type(strategy) not in WISHES:
+        raise InvalidInput(f"The strategy {strategy!r} needs the pool in memory: read the table yourself and pass it.")
+    if isinstance(strategy, MMD) and kernel == "certified":
+        raise InvalidInput("kernel='certified' needs the pool in memory: choose 'candidates', 'exact' or 'rff'.")
+
+
+def make_wish(problem: Problem, strategy: Strategy, pool: Pass) -> Wish:
+    return WISHES[type(strategy)](problem, strategy, pool)
+
+
+def _mini_batch_centroids(sample: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
+    from sklearn.cluster import MiniBatchKMeans
+
+    with quiet(category=UserWarning):
+        means = MiniBatchKMeans(min(n_clusters, len(sample)), random_state=seed % 2**32, n_init=1, batch_size=4_096)
+        return np.unique(means.fit(sample).cluster_centers_, axis=0)
