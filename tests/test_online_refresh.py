@@ -52,7 +52,9 @@ def test_a_failure_is_counted_and_survived(caplog) -> None:
 
 def test_periodic() -> None:
     X = queries(100)
-    with CrumbOnline(cheap(), X, refresh="periodic", refresh_every=40, window=50, timeout=0) as stream:
+    with CrumbOnline(
+        cheap(), X, refresh="periodic", refresh_every=40, window=50, timeout=0, plan_ahead=False
+    ) as stream:
         for start in range(0, 120, 20):
             for future in stream.submit_many(np.roll(X, start, axis=0)[:20]):
                 future.result(10)
@@ -63,7 +65,8 @@ def test_periodic() -> None:
 
 
 def test_drift_brings_a_plan_for_the_new_queries_and_calm_does_not() -> None:
-    with CrumbOnline(cheap(), queries(200), refresh="drift", window=100, timeout=0, significance=0.001) as stream:
+    settings = {"refresh": "drift", "window": 100, "timeout": 0, "significance": 0.001, "plan_ahead": False}
+    with CrumbOnline(cheap(), queries(200), **settings) as stream:
         for seed in range(8):
             stream.submit_many(queries(25, seed=10 + seed))
             stream._refresher.settle()

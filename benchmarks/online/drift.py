@@ -10,6 +10,7 @@ stream drifts to was never labelled. All ways answer the same queries in the sam
 queries are answered before the stream may look at them.
 
 - ``drift``: a plan for the first queries, and a new one for the latest whenever drift is found
+- ``drift alone``: the same, but plans are made for the queries alone, not for what may come next
 - ``never``: the plan for the first queries
 - ``micp``: support sets of as many clusters of the pool, the same for all queries, each routed to its nearest
 """
@@ -35,7 +36,7 @@ from crumb.infer import take
 from crumb.online import CrumbOnline
 from crumb.selection import MICP
 
-WAYS = ("drift", "never", "micp")
+WAYS = ("drift", "drift alone", "never", "micp")
 WIDTHS = {"whole": 0.25, "half": 0.5}  # of the window, by what the pool reaches over
 TABLES = "electricity,adult,covertype_20k,eeg-eye-state,letter,pendigits,SDSS17_ugriz,bank-marketing"
 
@@ -68,7 +69,14 @@ def stream_for(way: str, pool: pd.DataFrame, y: np.ndarray, first: pd.DataFrame,
         return CrumbOnline(clf, pool, timeout=60, b_min=10**6)  # all of its support sets, whoever asks first
     clf = CrumbClassifier(n_clusters=options.clusters, **settings).fit(pool, y)
     return CrumbOnline(
-        clf, first, timeout=60, b_min=10**6, refresh=way, window=options.window, refresh_every=options.queries
+        clf,
+        first,
+        timeout=60,
+        b_min=10**6,
+        refresh="drift" if way == "drift alone" else way,
+        window=options.window,
+        refresh_every=options.queries,
+        plan_ahead=way != "drift alone",
     )
 
 
@@ -111,7 +119,7 @@ def main() -> None:
     parser.add_argument("--pool", choices=list(WIDTHS), default="whole", help="what the pool reaches over")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--device", default="cpu")
-    for name, value in {"steps": 40, "queries": 256, "window": 2_048, "clusters": 20, "context-size": 1_000}.items():
+    for name, value in {"steps": 40, "queries": 256, "window": 512, "clusters": 20, "context-size": 1_000}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path)

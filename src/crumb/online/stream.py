@@ -104,11 +104,14 @@ class CrumbOnline:
         many finds that they are no longer those that the plan was made for.
     refresh_every : int or None, default=None
         None: as many as the window holds, and a quarter of that between two looks for drift.
-    window : int, default=2_048
+    window : int, default=512
         The latest queries, for which the next plan is made. Contexts are matched to these and answer others: with few
         queries a cluster they fit the others less.
     significance : float, default=0.01
         Probability that a look finds drift where there is none.
+    plan_ahead : bool, default=True
+        Plan for what may come next too: neighbours of the queries in the pool, and a sample of it. False: for the
+        queries alone, as the paper has it.
     max_rows, max_age : int, float or None, default=None
         Rows of the pool, and seconds since they came, beyond which the oldest leave it at the next refresh.
     observer : Observer or None, default=None
@@ -140,8 +143,9 @@ class CrumbOnline:
         max_pending: int = 10_000,
         refresh: str = "never",
         refresh_every: int | None = None,
-        window: int = 2_048,
+        window: int = 512,
         significance: float = 0.01,
+        plan_ahead: bool = True,
         max_rows: int | None = None,
         max_age: float | None = None,
         observer: Observer | None = None,
@@ -157,13 +161,14 @@ class CrumbOnline:
             "refresh_every": refresh_every,
             "window": window,
             "significance": significance,
+            "plan_ahead": plan_ahead,
             "max_rows": max_rows,
             "max_age": max_age,
         }
         check_settings(self._settings)
         estimator, clock = check_estimator(estimator), clock or Clock()
         rows, points = pool_sample(estimator, window) if X is None else estimator._query(X)
-        version = make_version(estimator, rows, points, 1, 1, clock.date(), plan)
+        version = make_version(estimator, points, 1, 1, clock.date(), plan, plan_ahead and X is not None)
         memory = PoolMemory(first_pool(estimator, clock.date()), max_rows, max_age)
         self._start(version, memory, clock, observer, Stats())
         self._window.add(rows, fresh=False)
@@ -386,9 +391,10 @@ class CrumbOnline:
                 old, pieces, count = self._version, self._window.pieces(), len(self._window)
             upcoming = self._memory.upcoming(self._clock.date())
             estimator = old.estimator if upcoming is None else refitted(old.estimator, upcoming.pool)
-            rows, points = estimator._query(latest(pieces, count))
+            points = estimator._query(latest(pieces, count))[1]
             number, pool_number = old.number + 1, old.pool_number + int(upcoming is not None)
-            new = make_version(estimator, rows, points, number, pool_number, self._clock.date())
+            ahead = bool(self._settings["plan_ahead"])
+            new = make_version(estimator, points, number, pool_number, self._clock.date(), ahead=ahead)
             new.prepare()
             with self._changed:
                 if upcoming is not None:

@@ -17,6 +17,7 @@ from crumb.errors import InvalidInput
 from crumb.estimator import quantile_levels
 from crumb.infer import context_key, infer, keep_contexts, take
 from crumb.online.drift import Baseline
+from crumb.online.expected import expected_queries
 from crumb.online.reader import RowReader
 from crumb.online.rows import Piece, one_row
 from crumb.pfn import Output
@@ -141,10 +142,21 @@ def resolve_output(estimator: Any, output: str | None, quantiles: Any = None) ->
 
 
 def make_version(
-    estimator: Any, rows: Rows, points: np.ndarray, number: int, pool_number: int, made: float, plan: Plan | None = None
+    estimator: Any,
+    points: np.ndarray,
+    number: int,
+    pool_number: int,
+    made: float,
+    plan: Plan | None = None,
+    ahead: bool = True,
 ) -> PlanVersion:
-    """Plan for these queries (or take the plan that was made for them) and remember what they looked like."""
-    plan = estimator._plan(points, evidence=False) if plan is None else plan
+    """Plan for these queries (or take the plan that was made for them) and remember what they looked like.
+
+    ``ahead``: and for what may come next.
+    """
+    if plan is None:
+        planned = expected_queries(points, estimator._points, estimator._seed) if ahead else points
+        plan = estimator._plan(planned, evidence=False)
     plan.check_pool(estimator._fingerprint)
     baseline = Baseline.of(points, plan.n_clusters, estimator._settings.bandwidth, estimator._seed)
     return PlanVersion(number, pool_number, estimator, plan, baseline, made)
