@@ -94,8 +94,10 @@ def stage3() -> None:
 
 
 def online_drift() -> None:
-    """Accuracy while the queries slide away from the pool, a panel a table; the mean of five steps at a time."""
-    ways = {"drift": "#0072B2", "never": "#E69F00", "micp": "#CC79A7"}
+    """Accuracy while the queries slide along the table, a panel a table; the mean of five steps at a time."""
+    blue, orange, pink = "#0072B2", "#E69F00", "#CC79A7"
+    ways = {"drift": blue, "never": orange, "drift alone": blue, "never alone": orange, "micp": pink}
+    names = {way: f"refresh={way!r}" for way in ("drift", "never")} | {"micp": "MICP"}
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
     for record in read("online_drift.json")["records"]:
         curve = curves.setdefault(record["table"], {}).setdefault(record["way"], {})
@@ -109,15 +111,15 @@ def online_drift() -> None:
         for way, colour in ways.items():
             taus = np.array(sorted(found[way]))
             accuracy = np.array([np.mean(found[way][tau]) for tau in taus])
-            axes.plot(
-                smooth(taus), smooth(accuracy), color=colour, label=f"refresh={way!r}" if way != "micp" else "MICP"
-            )
+            alone = way.endswith(" alone")
+            name = names.get(way, f"{way.removesuffix(' alone')}, for the queries alone")
+            axes.plot(smooth(taus), smooth(accuracy), color=colour, linestyle=":" if alone else "-", label=name)
         axes.set_title(table, fontsize=9)
         axes.grid(alpha=0.3)
         axes.tick_params(labelsize=8)
     for axes in panels.flat[len(curves) :]:
         axes.set_visible(False)
-    figure.supxlabel("how far the window has slid from the pool (τ)", fontsize=9)
+    figure.supxlabel("how far the window has slid along the first component (τ)", fontsize=9)
     figure.supylabel("accuracy", fontsize=9)
     panels[0, 0].legend(fontsize=8)
     save(figure, "online_drift.png")

@@ -18,10 +18,10 @@ def test_online_drift(tmp_path: Path) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=300)
     records = json.loads(out.read_text())["records"]
     assert [(one["way"], one["step"], one["tau"]) for one in records] == [
-        (way, step, step / 4) for way in ("drift", "never", "micp") for step in range(5)
+        (way, step, step / 4) for way in ("drift", "never", "drift alone", "never alone", "micp") for step in range(5)
     ]
     version = {one["way"]: one["version"] for one in records}
-    assert version["never"] == version["micp"] == 1 < version["drift"]
+    assert version["never"] == version["never alone"] == version["micp"] == 1 < version["drift"]
 
 
 def test_fused(tmp_path: Path) -> None:

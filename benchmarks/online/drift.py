@@ -10,8 +10,8 @@ stream drifts to was never labelled. All ways answer the same queries in the sam
 queries are answered before the stream may look at them.
 
 - ``drift``: a plan for the first queries, and a new one for the latest whenever drift is found
-- ``drift alone``: the same, but plans are made for the queries alone, not for what may come next
 - ``never``: the plan for the first queries
+- ``drift alone``, ``never alone``: the same with ``plan_ahead=False``: plans are made for the queries alone
 - ``micp``: support sets of as many clusters of the pool, the same for all queries, each routed to its nearest
 """
 
@@ -36,7 +36,7 @@ from crumb.infer import take
 from crumb.online import CrumbOnline
 from crumb.selection import MICP
 
-WAYS = ("drift", "drift alone", "never", "micp")
+WAYS = ("drift", "never", "drift alone", "never alone", "micp")
 WIDTHS = {"whole": 0.25, "half": 0.5}  # of the window, by what the pool reaches over
 TABLES = "electricity,adult,covertype_20k,eeg-eye-state,letter,pendigits,SDSS17_ugriz,bank-marketing"
 
@@ -73,10 +73,10 @@ def stream_for(way: str, pool: pd.DataFrame, y: np.ndarray, first: pd.DataFrame,
         first,
         timeout=60,
         b_min=10**6,
-        refresh="drift" if way == "drift alone" else way,
+        refresh=way.removesuffix(" alone"),
         window=options.window,
         refresh_every=options.queries,
-        plan_ahead=way != "drift alone",
+        plan_ahead=not way.endswith(" alone"),
     )
 
 
