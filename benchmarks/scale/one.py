@@ -32,6 +32,11 @@ def floor_seconds(table: Path) -> float:
     return time.perf_counter() - started
 
 
+def warm(_: int) -> None:
+    import crumb.scale.scoring
+    import crumb.scale.statistics  # noqa: F401
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--table", type=Path, required=True)
@@ -52,6 +57,10 @@ def main() -> None:
 
         engine = RayEngine(options={"num_cpus": options.jobs or 2})
         engine.start()
+    from crumb.scale.engine import resolve_engine
+
+    workers = resolve_engine(engine, options.jobs)
+    list(workers.map(warm, range(8), 8))  # processes are started and have their imports before anything is timed
     scoring: list[float] = []
     score = pools.DiskPool._score
 

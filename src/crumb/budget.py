@@ -162,7 +162,7 @@ def choose(
     rows = settings.n if settings.fixed_rows else None
     rung = highest(rungs(queries, pool[0], window, clusters, rows, price), budget)
     expected = {"expected_seconds": round(rung.seconds, 3), "expected_gigabytes": round(rung.gigabytes, 3)}
-    facts = {"budget": {**asdict(budget), **expected}}
+    facts = {**settings.facts, "budget": {**asdict(budget), **expected}}
     return replace(settings, n_clusters=rung.clusters, n=rung.rows, affordable=affordable, facts=facts)
 
 

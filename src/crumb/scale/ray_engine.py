@@ -6,6 +6,7 @@ results in order, an error that says which shard, and nothing left running.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -67,9 +68,10 @@ class RayEngine(Engine):
         ray = ray_package()
         if not ray.is_initialized():
             options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
-            if self.address is None:
+            address = self.address or os.environ.get("RAY_ADDRESS")
+            if address is None:  # without an address Ray would join whatever cluster it finds on this machine
                 options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
-            ray.init(address=self.address, **{**options, **(self.options or {})})
+            ray.init(address=address or "local", **{**options, **(self.options or {})})
         return ray
 
     def map(self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int) -> Iterator[Result]:

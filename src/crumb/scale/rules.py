@@ -211,7 +211,9 @@ class Strata(Rule):
         quota, nearest = quotas(whole[:, :STRATA].astype(np.int64), self.count)
         wanted = np.column_stack([quota, np.zeros_like(nearest), self.count - _wanted(self.count) + nearest])
         limits = np.where(sure, ROOM_TO_SPARE * wanted / np.maximum(whole, 1), np.inf)
-        limits[:, STRATA] = np.inf
+        # Rows beyond are the nearest only where the strata, counted cautiously, fall short.
+        _, lacking = quotas((whole[:, :STRATA] / ROOM_TO_SPARE).astype(np.int64), self.count)
+        limits[:, STRATA] = np.where(lacking > 0, np.inf, -np.inf)
         return limits.ravel()
 
     def rows(self, bins: list[np.ndarray], counts: np.ndarray, k: int, count: int) -> np.ndarray:

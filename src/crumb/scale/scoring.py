@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from threadpoolctl import threadpool_limits
 
 from crumb.errors import InvalidInput
 from crumb.scale.closeness import Closeness
@@ -72,8 +73,9 @@ class Score:
     def __call__(self, task: tuple[Shard, np.ndarray]) -> Kept:
         shard, limits = task
         found = Shortlist(self.rules, limits)
-        for look in self.looks(shard):
-            found.look(look)
+        with threadpool_limits(1, "blas"):  # workers share the shards, not the products
+            for look in self.looks(shard):
+                found.look(look)
         return found.done()
 
     def looks(self, shard: Shard) -> Iterator[Look]:
