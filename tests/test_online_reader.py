@@ -77,6 +77,7 @@ def same_values(got: pd.DataFrame, expected: pd.DataFrame) -> None:
 @given(st.tuples(numbers, numbers, numbers, words, words, words, numbers, anything, numbers, numbers))
 @example((1.0, 2, True, "a", "word 7", 3, None, "x", np.inf, -np.inf))
 @example((1.0, 2, True, 3.0, "new", "new", None, None, 0, 0.5))
+@example((1.0, 2, True, 2**53 + 1, 2**53 + 1, 2**53 + 1, None, None, 0, 0.5))
 def test_rows_of_a_frame(values) -> None:
     row = dict(zip(mixed(2).columns, values, strict=True))
     read, expected = RowReader.of(FRAME)(row), the_long_way(FRAME, row)

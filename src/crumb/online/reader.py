@@ -18,6 +18,7 @@ from crumb.table import TableEncoder, _bounded, _text
 
 NUMBERS = frozenset({float, int, bool, np.float64, np.int64, np.bool_})
 MAYBE_NUMBERS = NUMBERS | {type(None)}
+LARGEST_WHOLE = 2**53  # up to here floats tell whole numbers apart
 
 
 class RowReader:
@@ -99,6 +100,8 @@ def _word(value: Any, kind: str) -> Any:
         raise TypeError
     if value != value:
         return np.nan
+    if kind != "text" and abs(value) > LARGEST_WHOLE:  # a float would be another category
+        raise TypeError
     return _text(value) if kind == "text" else float(value)
 
 
