@@ -155,12 +155,14 @@ class RareClasses(NearestRows):
 
     def find(self, look: Look, limits: np.ndarray, counts: np.ndarray) -> Iterator[Entries]:
         assert look.codes is not None
-        for code in np.unique(look.codes).tolist():
-            members = np.flatnonzero(look.codes == code)
-            for k in range(self.n_bins // self.n_classes):
-                bin_ = k * self.n_classes + code
-                rows = members[_lowest(look.distance[k][members], limits[bin_], self.n)]
-                yield np.full(len(rows), bin_), look.distance[k][rows], rows
+        for k, own in enumerate(limits.reshape(-1, self.n_classes)):
+            distance = look.distance[k]
+            near = np.flatnonzero(distance < own.max())  # few, once the limits are known
+            codes = look.codes[near]
+            for code in np.flatnonzero(np.bincount(codes, minlength=self.n_classes)).tolist():
+                members = near[codes == code]
+                rows = members[_lowest(distance[members], own[code], self.n)]
+                yield np.full(len(rows), k * self.n_classes + code), distance[rows], rows
 
 
 class Strata(Rule):
@@ -172,7 +174,8 @@ class Strata(Rule):
 
     def __init__(self, of_members: list[np.ndarray], count: int):
         levels = np.linspace(0, 1, STRATA + 1)[1:]
-        self.edges = np.stack([np.quantile(values, levels) for values in of_members])  # (K, S)
+        # In the precision of the values: comparing is twice as fast, and the same for counting and for choosing.
+        self.edges = np.stack([np.quantile(values, levels).astype(values.dtype) for values in of_members])  # (K, S)
         self.count, self.n_clusters = count, len(of_members)
         self.n_bins = self.n_clusters * (STRATA + 2)
 
@@ -188,9 +191,10 @@ class Strata(Rule):
         drawn = np.flatnonzero(look.draws < limits[:, -1].max())
         for k, edges in enumerate(self.edges):
             first, close = k * (STRATA + 2), look.closeness[k]
-            inside = np.flatnonzero(close <= edges[-1])
+            counts[k, :STRATA] += np.diff([np.count_nonzero(close <= edge) for edge in edges], prepend=0)
+            lucky = np.flatnonzero(look.draws < limits[k, :STRATA].max())  # few, once the limits are known
+            inside = lucky[close[lucky] <= edges[-1]]
             strata = _strata(edges, close[inside])
-            counts[k, :STRATA] += np.bincount(strata, minlength=STRATA)
             wanted = look.draws[inside] < limits[k][strata]
             yield first + strata[wanted], look.draws[inside[wanted]], inside[wanted]
             if limits[k, STRATA] > edges[-1]:
