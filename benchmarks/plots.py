@@ -109,6 +109,8 @@ def online_drift() -> None:
     )
     for axes, (table, found) in zip(panels.flat, curves.items(), strict=False):
         for way, colour in ways.items():
+            if way not in found:
+                continue
             taus = np.array(sorted(found[way]))
             accuracy = np.array([np.mean(found[way][tau]) for tau in taus])
             alone = way.endswith(" alone")
