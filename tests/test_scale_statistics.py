@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scale_tables import mixed, write
 
@@ -42,6 +42,7 @@ def test_moments_in_pieces_are_those_of_the_whole(values, cuts):
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(3, 200), st.integers(0, 10_000), st.integers(1, 4), st.sampled_from([None, ["whole"], ["flag"]]))
+@example(42, 1, 1, None)  # as many categories as indicators
 def test_the_space_is_that_of_the_table_in_memory(tmp_path, rows, seed, files, categorical):
     frame = mixed(rows, seed)
     folder = write(tmp_path / f"{rows}-{seed}-{files}", frame, files=min(files, rows))

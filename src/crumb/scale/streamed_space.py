@@ -61,7 +61,7 @@ class _Indicators:
     def __init__(self, counts: Counter[str], most: int):
         words = sorted(counts)
         rare: set[str] = set()
-        if len(words) > most:
+        if len(words) >= most:  # as scikit-learn: with just as many, the rarest one takes the shared indicator
             order = np.argsort([counts[word] for word in words], kind="stable")
             rare = {words[i] for i in order[: len(words) - (most - 1)]}
         self.words = pd.Index([word for word in words if word not in rare], dtype=object)
