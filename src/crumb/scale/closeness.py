@@ -1,9 +1,9 @@
 """How close rows are to clusters of queries: (K, b) numbers for a block of b rows, the lower the closer.
 
 Three measures: the squared distance to the centroid, the cross-term by the exact kernel, and the cross-term by random
-Fourier features (both with a minus sign). Plain numpy: workers need not load torch.
+Fourier features (both with a minus sign). Plain numpy, in the precision of the rows: workers need not load torch.
 
-Shapes: K clusters, T queries, b rows, d columns, D random features.
+Shapes: K clusters (those that are asked for), T queries, b rows, d columns, D random features.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Closeness(ABC):
     """Made once on the driver, used by every worker."""
 
     @abstractmethod
-    def __call__(self, points: np.ndarray) -> np.ndarray:
-        """(b, d) → (K, b)."""
+    def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+        """(b, d) → (K, b), for some clusters by number."""
 
     @abstractmethod
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
@@ -34,8 +34,8 @@ class Distance(Closeness):
     def __init__(self, centroids: np.ndarray):
         self.centroids = np.ascontiguousarray(centroids, dtype=np.float64)
 
-    def __call__(self, points: np.ndarray) -> np.ndarray:
-        return squared_distances(self.centroids, points)
+    def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+        return squared_distances(self.centroids[clusters].astype(points.dtype), points)
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
         # Queries lie closer to their own mean than other rows of the same kind do.
@@ -56,14 +56,15 @@ class RffCross(Closeness):
         angles += self.phase
         return np.cos(angles, out=angles)
 
-    def __call__(self, points: np.ndarray) -> np.ndarray:
-        closeness = np.empty((len(self.target), len(points)), dtype=np.float32)
+    def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+        target = self.target[clusters]
+        closeness = np.empty((len(target), len(points)), dtype=np.float32)
         for start in range(0, len(points), TILE):  # a tile of features stays in the cache
-            closeness[:, start : start + TILE] = self.target @ self._features(points[start : start + TILE]).T
+            closeness[:, start : start + TILE] = target @ self._features(points[start : start + TILE]).T
         return closeness
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
-        return [_without_itself(self(some)[k], len(some)) for k, some in enumerate(members)]
+        return [_without_itself(self(some, np.array([k]))[0], len(some)) for k, some in enumerate(members)]
 
 
 class ExactCross(Closeness):
@@ -77,18 +78,19 @@ class ExactCross(Closeness):
         self.members, self.centroids, self.sigma = members, centroids, sigma
         self.radii: np.ndarray | None = None  # (K,)
 
-    def __call__(self, points: np.ndarray) -> np.ndarray:
+    def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         if self.radii is None:
-            return np.stack([self._cross(some, points) for some in self.members])
-        squared = squared_distances(self.centroids, points)
+            return np.stack([self._cross(self.members[k], points) for k in clusters])
+        squared = squared_distances(self.centroids[clusters].astype(points.dtype), points)
         values = squared / (1.0 + squared)  # 0 … 1: above every cross-term with its minus sign
-        for k, some in enumerate(self.members):
-            near = np.flatnonzero(squared[k] <= self.radii[k] ** 2)
-            values[k, near] = self._cross(some, points[near])
+        for value, gap, k in zip(values, squared, clusters, strict=True):
+            near = np.flatnonzero(gap <= self.radii[k] ** 2)
+            value[near] = self._cross(self.members[k], points[near])
         return values
 
     def _cross(self, members: np.ndarray, points: np.ndarray) -> np.ndarray:
-        total = np.zeros(len(points))
+        total = np.zeros(len(points), dtype=points.dtype)
+        members = members.astype(points.dtype, copy=False)
         for start in range(0, len(members), TILE):
             kernel = squared_distances(members[start : start + TILE], points)
             kernel *= -0.5 / self.sigma**2
@@ -117,6 +119,25 @@ def squared_distances(some: np.ndarray, points: np.ndarray) -> np.ndarray:
     squared += np.einsum("ij,ij->i", some, some)[:, None]
     squared += np.einsum("ij,ij->i", points, points)
     return np.maximum(squared, 0.0, out=squared)
+
+
+def below(some: np.ndarray, points: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """All pairs whose squared distance is below the limit of their k: k, rows and exact distances, by k and row.
+
+    A product in the precision of the points finds them, with room for its rounding; differences in float64 decide.
+    """
+    rough = some.astype(points.dtype)
+    room = points.dtype.type(1.0 - 4.0 * points.shape[1] * np.finfo(points.dtype).eps)
+    least = rough @ points.T
+    least *= -2.0
+    least += room * np.einsum("ij,ij->i", rough, rough)[:, None]
+    least += room * np.einsum("ij,ij->i", points, points)
+    found = np.flatnonzero(~(least >= limits.astype(least.dtype)[:, None]))  # what has overflowed is looked at as well
+    k, rows = np.divmod(found, len(points))
+    gaps = points[rows].astype(np.float64) - some[k]
+    distance = np.einsum("ij,ij->i", gaps, gaps)
+    kept = distance < limits[k]
+    return k[kept], rows[kept], distance[kept]
 
 
 def _without_itself(values: np.ndarray, count: int) -> np.ndarray:

@@ -24,16 +24,19 @@ from crumb.scale.engine import Engine, resolve_engine
 from crumb.scale.frames import kinds_of, to_frame, to_labels, with_categories
 from crumb.scale.rows import fetch_rows
 from crumb.scale.rules import Everything, RareClasses, Rule
-from crumb.scale.scoring import LOOK_CELLS, Reader, Score, random_numbers
+from crumb.scale.scoring import Reader, Score, random_numbers
 from crumb.scale.shortlist import Shortlist
 from crumb.scale.source import Shard, Source, count_rows, open_source
 from crumb.scale.statistics import Gather, Statistics, joined
 from crumb.scale.strategies import SHORTLIST_CELLS, Pass, check_strategy, make_wish
 from crumb.scale.streamed_space import SampledSpace, StreamedSpace, encoder_from
 from crumb.selection import resolve_strategy
+from crumb.selection.base import stream
 from crumb.space import SelectionSpace
 from crumb.table import TableEncoder, to_rows
 
+SCOUTS, SCOUT_CELLS = 100_000, 8_000_000  # rows, and cells, of the table
+SCOUT_DISTANCES = 1 << 22  # clusters × rows that are looked at together
 HELD_CELLS = 10_000_000  # a table with fewer cells is read whole: the answer is then that of the table in memory
 
 
@@ -49,6 +52,14 @@ def read_whole(source: Source) -> tuple[pd.DataFrame, np.ndarray | None]:
     return with_categories(to_frame(blocks, view.features), view.dictionaries), labels
 
 
+@dataclass(frozen=True)
+class Scouts:
+    """Random rows that tell beforehand how many the whole pool has where."""
+
+    points: np.ndarray
+    codes: np.ndarray | None
+
+
 @dataclass
 class DiskPool:
     """What is known of a pool after one pass; the rows themselves stay where they are."""
@@ -60,7 +71,7 @@ class DiskPool:
     sample: HeldPool  # rows of the files that stand for all
     bandwidth_points: np.ndarray
     reference: np.ndarray  # points against which queries are held to see whether the pool reaches them
-    codes: np.ndarray  # of their classes, where there are any
+    scouts: Scouts
     fingerprint: str
     verbose: int
     held: HeldPool | None = field(default=None)  # the rows of the contexts that were asked for last
@@ -137,9 +148,9 @@ class DiskPool:
 
     def _expected(self, score: Score) -> np.ndarray:
         """What the sample tells of the limits, rule by rule."""
-        step = max(1, LOOK_CELLS // len(score.centroids))  # as many as a worker looks at together
-        points = self.reference[:step]
-        look = score.look(points, np.arange(len(points)), self.codes[:step] if score.with_codes else None)
+        points, codes = self.scouts.points, self.scouts.codes
+        most = min(len(points), max(1, SCOUT_DISTANCES // len(score.centroids)))
+        look = score.look(points[:most], np.arange(most), codes[:most] if score.with_codes else None)
         return np.concatenate([rule.expected_limits(look, self.rows) for rule in score.rules])
 
     def _some_points(self, most: int) -> np.ndarray:
@@ -187,10 +198,13 @@ def learn_pool(
     first.bounds_ = np.tile([-np.inf, np.inf], (len(view.features), 1))  # infinite values are counted, not moved
     of_bandwidth = bandwidth_rows(source.rows, np.random.default_rng([seed, 0]))
     of_support = support_rows(source.rows, seed)
-    wanted = np.union1d(of_bandwidth, of_support)
+    of_scouts = _scout_rows(source.rows, len(view.features), seed)
+    of_sample = np.union1d(of_bandwidth, of_support)
+    wanted = np.union1d(of_sample, of_scouts)
     statistics = _gather(source, engine, Gather(first, bool(classify)), wanted, verbose)
     encoder = encoder_from(first.kinds_, view.features, statistics, categorical_features)
-    table = pa.concat_tables([rows for _, rows in statistics.sample])
+    whole = pa.concat_tables([rows for _, rows in statistics.sample])
+    table = whole.take(pa.array(np.searchsorted(wanted, of_sample)))
     rows = encoder.transform(to_frame(table, view.features))
     space: Any = StreamedSpace(statistics, first.kinds_)
     if features is not None:
@@ -201,20 +215,26 @@ def learn_pool(
         space = SampledSpace(own, own.fit_transform(rows, encoder, labels))
     classes = np.unique(statistics.distinct_labels()) if classify else None
     reader = Reader(encoder, space, classes, seed)
-    points, sample = space.transform(rows), _held(table, wanted, source, reader)
+    points = space.transform(rows)
+    scouts = whole.take(pa.array(np.searchsorted(wanted, of_scouts)))
     pool = DiskPool(
         source,
         engine,
         reader,
         encoder,
-        sample,
-        points[np.searchsorted(wanted, of_bandwidth)],
-        points[np.searchsorted(wanted, of_support)],
-        sample.y[np.searchsorted(wanted, of_support)],
+        _held(table, of_sample, source, reader),
+        points[np.searchsorted(of_sample, of_bandwidth)],
+        points[np.searchsorted(of_sample, of_support)],
+        Scouts(reader.points(scouts), None if classes is None else reader.codes(scouts, str(view.target))),
         _fingerprint(statistics, encoder, points),
         verbose,
     )
     return pool, statistics
+
+
+def _scout_rows(rows: int, columns: int, seed: int) -> np.ndarray:
+    """In random order, so that the first ones are a sample as well."""
+    return stream(seed, "scouts").choice(rows, min(rows, SCOUTS, max(1, SCOUT_CELLS // columns)), replace=False)
 
 
 def _gather(source: Source, engine: Engine, gather: Gather, wanted: np.ndarray, verbose: int) -> Statistics:

@@ -16,11 +16,11 @@ from functools import cached_property
 
 import numpy as np
 
-from crumb.scale.closeness import Closeness, squared_distances
+from crumb.scale.closeness import Closeness, below, squared_distances
 from crumb.strata import ELSEWHERE, STRATA
 
 SURE = 30  # rows of a sample from which the number in the pool is foretold …
-ROOM_TO_SPARE = 2.0  # … within this factor
+DEVIATIONS = 6.0  # … with so many standard deviations to spare
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # bins, keys, rows of the block
 
@@ -41,9 +41,10 @@ class Look:
         """(K, b) squared, to the centroids."""
         return squared_distances(self.centroids, self.points)
 
-    @cached_property
-    def closeness(self) -> np.ndarray:
-        return self.distance if self.measure is None else self.measure(self.points)
+    def closeness(self, rows: np.ndarray | slice, clusters: np.ndarray) -> np.ndarray:
+        """(clusters, rows)."""
+        assert self.measure is not None
+        return self.measure(self.points[rows], clusters)
 
 
 class Rule(ABC):
@@ -51,11 +52,11 @@ class Rule(ABC):
 
     @abstractmethod
     def caps(self, counts: np.ndarray) -> np.ndarray:
-        """How many rows each bin may still need, when so many have been counted in it; never more than before."""
+        """How many rows each bin may need, when so many were found for it; never more when more were found."""
 
     @abstractmethod
-    def find(self, look: Look, limits: np.ndarray, counts: np.ndarray) -> Iterator[Entries]:
-        """The rows of a block that are below the limits; ``counts`` are added to where ``caps`` goes by them."""
+    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
+        """The rows of a block whose keys are below the limits."""
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
         """What a uniform sample of a pool of so many rows tells beforehand: without it the first shards would send far
@@ -64,20 +65,12 @@ class Rule(ABC):
 
 
 class NearestRows(Rule):
-    """Rules that keep the nearest rows: as many of a sample are at most as near."""
+    """Rules that keep the nearest rows: those of a sample are at least as far as those of the pool."""
 
     n: int  # rows a bin
 
     def caps(self, counts: np.ndarray) -> np.ndarray:
         return np.full(self.n_bins, self.n)
-
-    def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
-        limits = np.full(self.n_bins, np.inf)
-        for bins, keys, _ in self.find(sample, limits, np.zeros(self.n_bins, dtype=np.int64)):
-            if len(keys) >= self.n:
-                # Some room: the same distance, computed in another block, may differ in its last digits.
-                limits[bins[0]] = np.partition(keys, self.n - 1)[self.n - 1] * 1.0001 + 1e-6
-        return limits
 
 
 class Everything(Rule):
@@ -88,7 +81,7 @@ class Everything(Rule):
     def caps(self, counts: np.ndarray) -> np.ndarray:
         return np.array([np.iinfo(np.int64).max])
 
-    def find(self, look: Look, limits: np.ndarray, counts: np.ndarray) -> Iterator[Entries]:
+    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
         yield np.zeros(len(look.ids), dtype=np.int64), np.zeros(len(look.ids)), np.arange(len(look.ids))
 
 
@@ -98,10 +91,13 @@ class Nearest(NearestRows):
     def __init__(self, n_clusters: int, n: int):
         self.n_bins, self.n = n_clusters, n
 
-    def find(self, look: Look, limits: np.ndarray, counts: np.ndarray) -> Iterator[Entries]:
+    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
         for k in range(self.n_bins):
             rows = _lowest(look.distance[k], limits[k], self.n)
             yield np.full(len(rows), k), look.distance[k][rows], rows
+
+    def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
+        return _nth(sample.distance, self.n)
 
 
 class Cells(Rule):
@@ -118,7 +114,7 @@ class Cells(Rule):
     def caps(self, counts: np.ndarray) -> np.ndarray:
         return np.full(self.n_bins, self.n)
 
-    def find(self, look: Look, limits: np.ndarray, counts: np.ndarray) -> Iterator[Entries]:
+    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
         cells = self._cells(look)
         rows = np.flatnonzero((cells >= 0) & (look.draws < limits[cells]))
         yield cells[rows], look.draws[rows], rows
@@ -142,7 +138,7 @@ class Numbered(Rule):
     def caps(self, counts: np.ndarray) -> np.ndarray:
         return np.array([len(self.ids)])
 
-    def find(self, look: Look, limits: np.ndarray, counts: np.ndarray) -> Iterator[Entries]:
+    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
         rows = np.flatnonzero(np.isin(look.ids, self.ids))
         yield np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows)), rows
 
@@ -153,16 +149,25 @@ class RareClasses(NearestRows):
     def __init__(self, n_clusters: int, n_classes: int, m: int):
         self.n_classes, self.n, self.n_bins = n_classes, m, n_clusters * n_classes
 
-    def find(self, look: Look, limits: np.ndarray, counts: np.ndarray) -> Iterator[Entries]:
+    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
         assert look.codes is not None
-        for k, own in enumerate(limits.reshape(-1, self.n_classes)):
-            distance = look.distance[k]
-            near = np.flatnonzero(distance < own.max())  # few, once the limits are known
-            codes = look.codes[near]
-            for code in np.flatnonzero(np.bincount(codes, minlength=self.n_classes)).tolist():
-                members = near[codes == code]
-                rows = members[_lowest(distance[members], own[code], self.n)]
-                yield np.full(len(rows), k * self.n_classes + code), distance[rows], rows
+        limits = limits.reshape(-1, self.n_classes)
+        # A class of which too few rows have been seen has no limit yet: its rows, and only they, are all looked at.
+        is_open = np.isinf(limits).any(axis=0)
+        for classes in (is_open, ~is_open):
+            if not classes.any():
+                continue
+            rows = np.arange(len(look.codes)) if classes.all() else np.flatnonzero(classes[look.codes])
+            points = look.points if classes.all() else look.points[rows]
+            k, near, distance = below(look.centroids, points, limits[:, classes].max(axis=1))
+            codes = look.codes[rows[near]]
+            kept = distance < limits[k, codes]
+            yield (k * self.n_classes + codes)[kept], distance[kept], rows[near[kept]]
+
+    def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
+        assert sample.codes is not None
+        every = range(self.n_classes)
+        return np.stack([_nth(sample.distance[:, sample.codes == code], self.n) for code in every], axis=1).ravel()
 
 
 class Strata(Rule):
@@ -174,8 +179,7 @@ class Strata(Rule):
 
     def __init__(self, of_members: list[np.ndarray], count: int):
         levels = np.linspace(0, 1, STRATA + 1)[1:]
-        # In the precision of the values: comparing is twice as fast, and the same for counting and for choosing.
-        self.edges = np.stack([np.quantile(values, levels).astype(values.dtype) for values in of_members])  # (K, S)
+        self.edges = np.stack([np.quantile(values, levels) for values in of_members])  # (K, S)
         self.count, self.n_clusters = count, len(of_members)
         self.n_bins = self.n_clusters * (STRATA + 2)
 
@@ -186,39 +190,43 @@ class Strata(Rule):
         caps[:, STRATA + 1] = self.count - _wanted(self.count) + nearest  # the nearest may be among them
         return caps.ravel()
 
-    def find(self, look: Look, limits: np.ndarray, counts: np.ndarray) -> Iterator[Entries]:
-        limits, counts = limits.reshape(self.n_clusters, -1), counts.reshape(self.n_clusters, -1)
-        drawn = np.flatnonzero(look.draws < limits[:, -1].max())
-        for k, edges in enumerate(self.edges):
-            first, close = k * (STRATA + 2), look.closeness[k]
-            counts[k, :STRATA] += np.diff([np.count_nonzero(close <= edge) for edge in edges], prepend=0)
-            lucky = np.flatnonzero(look.draws < limits[k, :STRATA].max())  # few, once the limits are known
-            inside = lucky[close[lucky] <= edges[-1]]
-            strata = _strata(edges, close[inside])
-            wanted = look.draws[inside] < limits[k][strata]
-            yield first + strata[wanted], look.draws[inside[wanted]], inside[wanted]
-            if limits[k, STRATA] > edges[-1]:
-                rows = _lowest(np.where(close > edges[-1], close, np.inf), limits[k, STRATA], self.count)
-                yield np.full(len(rows), first + STRATA), close[rows], rows
-            beyond = drawn[(close[drawn] > edges[-1]) & (look.draws[drawn] < limits[k, -1])]
-            yield np.full(len(beyond), first + STRATA + 1), look.draws[beyond], beyond
+    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
+        limits = limits.reshape(self.n_clusters, -1)
+        nearest = limits[:, STRATA] > self.edges[:, -1]  # where the nearest rows beyond are wanted, all rows count
+        by_draw = np.delete(limits, STRATA, axis=1)
+        reach = np.where(nearest, 1.0, by_draw.max(axis=1).clip(0.0, 1.0))
+        for clusters, rows in _who_looks_at_what(reach, look.draws):
+            draws, close = look.draws[rows], look.closeness(rows, clusters)
+            strata = self._strata(close, clusters)
+            k, found = np.divmod(np.flatnonzero(draws < by_draw[clusters[:, None], strata]), len(rows))
+            bins = strata[k, found] + (strata[k, found] == STRATA)  # the rows beyond have the last bin
+            yield clusters[k] * (STRATA + 2) + bins, draws[found], rows[found]
+            for k in np.flatnonzero(nearest[clusters]):
+                beyond = np.where(strata[k] == STRATA, close[k], np.inf)
+                found = _lowest(beyond, limits[clusters[k], STRATA], self.count)
+                yield np.full(len(found), clusters[k] * (STRATA + 2) + STRATA), close[k][found], rows[found]
+
+    def _strata(self, close: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+        """(K, b) by ten comparisons: faster than a search for each value."""
+        strata = np.zeros(close.shape, dtype=np.int8)
+        for edge in self.edges[clusters].T.astype(close.dtype):
+            strata += close > edge[:, None]
+        return strata
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
-        counts = np.zeros(self.n_bins, dtype=np.int64)
-        for _ in self.find(sample, np.zeros(self.n_bins), counts):
-            pass
-        table = counts.reshape(self.n_clusters, -1)
-        table[:, -1] = len(sample.ids) - table[:, :STRATA].sum(axis=1)  # beyond
+        everyone = np.arange(self.n_clusters)
+        strata = self._strata(sample.closeness(slice(None), everyone), everyone)
+        table = np.stack([np.bincount(mine, minlength=STRATA + 1) for mine in strata])
         sure = table >= SURE
         whole = np.where(sure, table, 0) * (rows / len(sample.ids))
         # Strata of which too little is known count as empty: the next ones out may have to stand in for them.
         quota, nearest = quotas(whole[:, :STRATA].astype(np.int64), self.count)
-        wanted = np.column_stack([quota, np.zeros_like(nearest), self.count - _wanted(self.count) + nearest])
-        limits = np.where(sure, ROOM_TO_SPARE * wanted / np.maximum(whole, 1), np.inf)
+        wanted = np.column_stack([quota, self.count - _wanted(self.count) + nearest])
+        spare = 1.0 + DEVIATIONS / np.sqrt(np.maximum(np.minimum(table, wanted), 1))
+        by_draw = np.where(sure, spare * wanted / np.maximum(whole, 1), np.inf)
         # Rows beyond are the nearest only where the strata, counted cautiously, fall short.
-        _, lacking = quotas((whole[:, :STRATA] / ROOM_TO_SPARE).astype(np.int64), self.count)
-        limits[:, STRATA] = np.where(lacking > 0, np.inf, -np.inf)
-        return limits.ravel()
+        _, lacking = quotas((whole / spare)[:, :STRATA].astype(np.int64), self.count)
+        return np.insert(by_draw, STRATA, np.where(lacking > 0, np.inf, -np.inf), axis=1).ravel()
 
     def rows(self, bins: list[np.ndarray], counts: np.ndarray, k: int, count: int) -> np.ndarray:
         """The candidates of cluster k, at most ``count``: positions from ``bins``, which hold each bin's in order."""
@@ -230,12 +238,15 @@ class Strata(Rule):
         return np.sort(np.concatenate([*taken, near, others]))
 
 
-def _strata(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """As ``np.searchsorted(edges, values)``: ten comparisons of all values are faster than a search for each."""
-    strata = np.zeros(len(values), dtype=np.uint8)
-    for edge in edges:
-        strata += values > edge
-    return strata.astype(np.int64)
+def _who_looks_at_what(reach: np.ndarray, draws: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Clusters, and the rows that they have to look at: those whose draw is within reach.
+
+    Clusters that reach about as far look together, so that what they share is computed once.
+    """
+    steps = np.ceil(np.log2(reach.clip(2.0**-16)))
+    for step in np.unique(steps):
+        clusters = np.flatnonzero(steps == step)
+        yield clusters, np.flatnonzero(draws < reach[clusters].max())
 
 
 def quotas(counts: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -250,6 +261,14 @@ def quotas(counts: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _wanted(count: int) -> int:
     return int(np.ceil(count * (1 - ELSEWHERE)))
+
+
+def _nth(distance: np.ndarray, n: int) -> np.ndarray:
+    """(K,) limits that leave the n nearest of (K, b); none where there are fewer."""
+    if distance.shape[1] < n:
+        return np.full(len(distance), np.inf)
+    # Some room: the same distance, computed in another block, may differ in its last digits.
+    return np.partition(distance, n - 1, axis=1)[:, n - 1] * 1.0001 + 1e-6
 
 
 def _lowest(values: np.ndarray, limit: float, most: int) -> np.ndarray:

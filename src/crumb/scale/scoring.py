@@ -23,7 +23,7 @@ from crumb.scale.streamed_space import StreamedSpace
 from crumb.table import TableEncoder
 
 LARGE = 1e30  # standard deviations: no finite value of float32 is so far out, unless the column is all but constant
-LOOK_CELLS = 1 << 22  # distances (clusters × rows) that a look holds at once: 32 MB
+LOOK_CELLS = 1 << 19  # distances (clusters × rows) that a look holds at once: about what a core's cache holds
 
 
 @dataclass(frozen=True)

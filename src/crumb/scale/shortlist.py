@@ -20,7 +20,7 @@ ROOM = 1 << 20  # entries, or rows, that may wait before they are gone through
 class Kept:
     """Rows, and the entries that name them: what a shard sends back."""
 
-    counts: np.ndarray  # rows counted in each bin
+    counts: np.ndarray  # rows found for each bin, under the limits of the time
     bins: np.ndarray  # of the entries
     keys: np.ndarray
     places: np.ndarray  # of their rows among these:
@@ -44,9 +44,10 @@ class Shortlist:
         """Take what the rules want of a block."""
         found = []
         for rule, start, end in zip(self.rules, self.starts[:-1], self.starts[1:], strict=True):
-            for bins, keys, rows in rule.find(look, self.limits[start:end], self.counts[start:end]):
+            for bins, keys, rows in rule.find(look, self.limits[start:end]):
                 found.append((bins + start, keys, rows))
         bins, keys, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        self.counts += np.bincount(bins, minlength=len(self.counts))
         wanted = np.zeros(len(look.ids), dtype=bool)
         wanted[rows] = True
         places = (np.cumsum(wanted) - 1)[rows]
