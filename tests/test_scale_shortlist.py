@@ -9,16 +9,21 @@ from hypothesis import strategies as st
 
 from crumb.kernel import RandomFourierFeatures
 from crumb.scale.closeness import Distance, ExactCross, RffCross
+from crumb.scale.pool import Scouts
 from crumb.scale.rules import Cells, Look, Nearest, RareClasses, Strata, quotas
 from crumb.scale.scoring import random_numbers
 from crumb.scale.shortlist import Shortlist
 from crumb.strata import STRATA
 
 
+def look_at(points, ids, codes, centroids):
+    return Look(Scouts(points, codes), ids, random_numbers(ids, 5), centroids)
+
+
 def looks(points, codes, centroids, cuts):
     for rows in np.split(np.arange(len(points)), sorted(cuts)):
         if len(rows):
-            yield Look(points[rows], rows, random_numbers(rows, 5), codes[rows], centroids, Distance(centroids))
+            yield look_at(points[rows], rows, codes[rows], centroids)
 
 
 def shortlisted(rules, points, codes, centroids, cuts):
@@ -39,7 +44,7 @@ def test_pieces_join_to_the_whole(rows, cuts, seed, ties):
     points = points.round() if ties else points  # many rows are equally near
     codes = rng.integers(0, 4, rows)
     members = [rng.normal(size=(8, 2)) * 0.5 + centroid for centroid in centroids]
-    strata = Strata(Distance(centroids).of_members(members), 30)
+    strata = Strata(Distance(centroids), members, 30)
     rules = [strata, Nearest(3, 4), Cells(3, 5), RareClasses(3, 4, 2)]
     one = shortlisted(rules, points, codes, centroids, [])
     many = shortlisted(rules, points, codes, centroids, cuts)
@@ -63,7 +68,7 @@ def test_candidates_are_drawn_where_the_queries_lie():
     rng = np.random.default_rng(0)
     points, members = rng.normal(size=(20_000, 3)), rng.normal(size=(200, 3)) * 0.7 + 0.5
     centroid = members.mean(axis=0, keepdims=True)
-    strata = Strata(Distance(centroid).of_members([members]), 1_000)
+    strata = Strata(Distance(centroid), [members], 1_000)
     found = shortlisted([strata], points, np.zeros(len(points), dtype=int), centroid, [5_000, 12_000])
     rows = strata.rows(found.bins_of(0), found.counts, 0, 1_000)
     distance = ((found.done().points[rows] - centroid) ** 2).sum(1)
@@ -82,9 +87,9 @@ def test_a_sample_foretells_limits_that_cost_no_candidate():
     points, members = rng.normal(size=(50_000, 3)), rng.normal(size=(300, 3))
     centroid = members.mean(axis=0, keepdims=True)
     codes = rng.integers(0, 2, len(points))
-    rules = [Strata(Distance(centroid).of_members([members]), 2_000), Nearest(1, 50), RareClasses(1, 2, 3)]
+    rules = [Strata(Distance(centroid), [members], 2_000), Nearest(1, 50), RareClasses(1, 2, 3)]
     sample = rng.choice(len(points), 5_000, replace=False)
-    look = Look(points[sample], sample, random_numbers(sample, 5), codes[sample], centroid, Distance(centroid))
+    look = look_at(points[sample], sample, codes[sample], centroid)
     limits = np.concatenate([rule.expected_limits(look, len(points)) for rule in rules])
     free, bound = Shortlist(rules), Shortlist(rules, limits)
     for block in looks(points, codes, centroid, range(1_000, 50_000, 1_000)):
@@ -118,7 +123,9 @@ def test_closeness_against_brute_force():
     features = RandomFourierFeatures.draw(4, 20_000, sigma, rng)
     rff = RffCross(features.omega.numpy(), features.phase.numpy(), members)
     np.testing.assert_allclose(rff(points, all_three), -cross, atol=0.04)
-    np.testing.assert_allclose(Distance(centroids)(points, all_three), ((points[None] - centroids[:, None]) ** 2).sum(2))
+    np.testing.assert_allclose(
+        Distance(centroids)(points, all_three), ((points[None] - centroids[:, None]) ** 2).sum(2)
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31 - 2])

@@ -26,11 +26,11 @@ VALUE = st.one_of(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(VALUE, min_size=1, max_size=40), st.lists(st.integers(0, 40), max_size=3))
 def test_moments_in_pieces_are_those_of_the_whole(values, cuts):
-    column = np.array(values)[:, None]
+    column = np.array(values)
     pieces = np.split(column, sorted(cut for cut in cuts if cut < len(column)))
-    found = Moments.of(pieces[0])
+    found = Moments.of([pieces[0]])
     for piece in pieces[1:]:
-        found = found.merge(Moments.of(piece))
+        found = found.merge(Moments.of([piece]))
     low, high = found.bounds()[0]
     bounded = np.clip(column[~np.isnan(column)], low, high)
     whole = found.bounded()

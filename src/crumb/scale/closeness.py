@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 TILE = 1 << 10  # queries, or rows, a tile of kernel values or features
+TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 
 
 class Closeness(ABC):
@@ -122,22 +123,31 @@ def squared_distances(some: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def below(some: np.ndarray, points: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All pairs whose squared distance is below the limit of their k: k, rows and exact distances, by k and row.
+    """All pairs whose squared distance is below the limit of their k: k, rows and exact distances, by row and k.
 
     A product in the precision of the points finds them, with room for its rounding; differences in float64 decide.
     """
     rough = some.astype(points.dtype)
     room = points.dtype.type(1.0 - 4.0 * points.shape[1] * np.finfo(points.dtype).eps)
-    least = rough @ points.T
-    least *= -2.0
-    least += room * np.einsum("ij,ij->i", rough, rough)[:, None]
-    least += room * np.einsum("ij,ij->i", points, points)
-    found = np.flatnonzero(~(least >= limits.astype(least.dtype)[:, None]))  # what has overflowed is looked at as well
-    k, rows = np.divmod(found, len(points))
+    most = (limits - room * np.einsum("ij,ij->i", rough, rough)).astype(points.dtype)[:, None]
+    found, step = [], tile_rows(len(some))
+    for start in range(0, len(points), step):
+        tile = points[start : start + step]
+        # ‖x − c‖² ≥ −2⟨x, c⟩ + room·‖x‖² + room·‖c‖², of which the last has been moved to the other side.
+        least = (-2.0 * rough) @ tile.T
+        least += room * np.einsum("ij,ij->i", tile, tile)
+        near = np.flatnonzero(~(least >= most))  # what has overflowed is looked at as well
+        found.append((near // len(tile), near % len(tile) + start))
+    k, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
     gaps = points[rows].astype(np.float64) - some[k]
     distance = np.einsum("ij,ij->i", gaps, gaps)
     kept = distance < limits[k]
     return k[kept], rows[kept], distance[kept]
+
+
+def tile_rows(clusters: int) -> int:
+    """Rows that are held against so many clusters at once."""
+    return max(1, TILE_CELLS // clusters)
 
 
 def _without_itself(values: np.ndarray, count: int) -> np.ndarray:

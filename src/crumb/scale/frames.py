@@ -33,6 +33,14 @@ def to_frame(block: pa.Table, columns: Sequence[str]) -> pd.DataFrame:
     return pa.table({name: _number(block[name]) for name in columns}).to_pandas()
 
 
+def plain_columns(block: pa.Table, columns: Sequence[str]) -> list[np.ndarray] | None:
+    """The columns as they lie in memory, where all are plain numbers without holes; None otherwise."""
+    found = [block[name] for name in columns]
+    if any(column.null_count or not _is_plain(column.type) for column in found):
+        return None
+    return [column.to_numpy() for column in found]
+
+
 def with_categories(frame: pd.DataFrame, names: Collection[str]) -> pd.DataFrame:
     """What was a dictionary in the files is a category again."""
     return frame.astype({name: "category" for name in frame.columns if name in names})
@@ -56,6 +64,10 @@ def _kind(name: str, kind: pa.DataType) -> str:
     if types.is_timestamp(kind) or types.is_duration(kind) or any(matches(kind) for matches in numbers):
         return "number"
     raise InvalidInput(f"The column {name!r} is of type {kind}, which is no feature: leave it out with columns=.")
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return pa.types.is_float32(kind) or pa.types.is_float64(kind) or pa.types.is_integer(kind)
 
 
 def _number(column: pa.ChunkedArray) -> pa.ChunkedArray:

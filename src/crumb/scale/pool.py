@@ -19,11 +19,10 @@ from crumb.kernel import bandwidth_rows
 from crumb.plan import Plan
 from crumb.planning import PlanSettings, finish_plan, make_plan, plan_settings, planning, select_contexts
 from crumb.progress import progress_bar
-from crumb.scale.closeness import Closeness
 from crumb.scale.engine import Engine, resolve_engine
 from crumb.scale.frames import kinds_of, to_frame, to_labels, with_categories
 from crumb.scale.rows import fetch_rows
-from crumb.scale.rules import Everything, RareClasses, Rule
+from crumb.scale.rules import Everything, RareClasses, RowNumbers, Rule, Strata
 from crumb.scale.scoring import Reader, Score, random_numbers
 from crumb.scale.shortlist import Shortlist
 from crumb.scale.source import Shard, Source, count_rows, open_source
@@ -54,10 +53,22 @@ def read_whole(source: Source) -> tuple[pd.DataFrame, np.ndarray | None]:
 
 @dataclass(frozen=True)
 class Scouts:
-    """Random rows that tell beforehand how many the whole pool has where."""
+    """Random rows that tell beforehand how many the whole pool has where; ``Rows`` as the rules see them."""
 
-    points: np.ndarray
-    codes: np.ndarray | None
+    of_points: np.ndarray
+    of_codes: np.ndarray | None
+    most: int | None = None  # of them
+
+    def __len__(self) -> int:
+        return len(self.of_points[: self.most])
+
+    def points(self, rows: RowNumbers) -> np.ndarray:
+        points = self.of_points[: self.most]
+        return points if rows is None else points[rows]
+
+    def codes(self, rows: RowNumbers) -> np.ndarray | None:
+        codes = None if self.of_codes is None else self.of_codes[: self.most]
+        return codes if codes is None or rows is None else codes[rows]
 
 
 @dataclass
@@ -95,7 +106,7 @@ class DiskPool:
     def _plan_all(self, queries: np.ndarray, settings: PlanSettings, evidence: bool) -> Plan:
         """Every row is a candidate: the plan is that of a pool in memory."""
         guard = self._guards(settings)
-        kept = self._score([Everything()], queries[:1], None, guard).done()
+        kept = self._score([Everything()], queries[:1], guard).done()
         return make_plan(kept.points, queries, settings, self.fingerprint, kept.codes, evidence)
 
     def _plan_some(self, queries: np.ndarray, settings: PlanSettings, evidence: bool) -> Plan:
@@ -105,8 +116,9 @@ class DiskPool:
             rules = list(wish.rules)
             if guard:
                 classes = len(self.reader.classes)  # type: ignore[arg-type]
-                rules.append(RareClasses(len(wish.centroids), classes, settings.min_per_class))
-            found = self._score(rules, wish.centroids, wish.measure, guard)
+                strata = next((rule for rule in rules if isinstance(rule, Strata)), None)
+                rules.append(RareClasses(len(wish.centroids), classes, settings.min_per_class, strata))
+            found = self._score(rules, wish.centroids, guard)
             kept = found.done()
             problem = replace(problem, pool=kept.points)
             selection = wish.select(problem, found)
@@ -132,10 +144,8 @@ class DiskPool:
         """Without the rows that are held: they can be read again."""
         return {**vars(self), "held": None}
 
-    def _score(
-        self, rules: Sequence[Rule], centroids: np.ndarray, measure: Closeness | None, with_codes: bool
-    ) -> Shortlist:
-        score = Score(self.reader, rules, centroids, measure, with_codes)
+    def _score(self, rules: Sequence[Rule], centroids: np.ndarray, with_codes: bool) -> Shortlist:
+        score = Score(self.reader, rules, centroids, with_codes)
         found = Shortlist(rules, self._expected(score))
         shards = self.source.shards
         # The generator runs as tasks are started: late shards know the limits that early ones have set.
@@ -148,9 +158,8 @@ class DiskPool:
 
     def _expected(self, score: Score) -> np.ndarray:
         """What the sample tells of the limits, rule by rule."""
-        points, codes = self.scouts.points, self.scouts.codes
-        most = min(len(points), max(1, SCOUT_DISTANCES // len(score.centroids)))
-        look = score.look(points[:most], np.arange(most), codes[:most] if score.with_codes else None)
+        scouts = replace(self.scouts, most=max(1, SCOUT_DISTANCES // len(score.centroids)))
+        look = score.look(scouts, np.arange(len(scouts)))
         return np.concatenate([rule.expected_limits(look, self.rows) for rule in score.rules])
 
     def _some_points(self, most: int) -> np.ndarray:

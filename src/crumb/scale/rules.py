@@ -13,38 +13,65 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from crumb.scale.closeness import Closeness, below, squared_distances
+from crumb.scale.closeness import Closeness, below, squared_distances, tile_rows
 from crumb.strata import ELSEWHERE, STRATA
 
 SURE = 30  # rows of a sample from which the number in the pool is foretold …
+COMMON = 0.05  # share of the candidates from which a class needs no watching
 DEVIATIONS = 6.0  # … with so many standard deviations to spare
 
+RowNumbers: TypeAlias = "np.ndarray | None"  # None: all
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # bins, keys, rows of the block
+
+
+class Rows(Protocol):
+    """Some rows of the pool, of which no more is worked out than is asked for."""
+
+    def points(self, rows: RowNumbers) -> np.ndarray:
+        """(b, d) in the selection space."""
+
+    def codes(self, rows: RowNumbers) -> np.ndarray | None:
+        """(b,) classes, where there are any."""
 
 
 @dataclass
 class Look:
     """A block of the pool as the rules see it."""
 
-    points: np.ndarray  # (b, d)
+    rows: Rows
     ids: np.ndarray  # (b,) row numbers in the whole pool
     draws: np.ndarray  # (b,) a random number in [0, 1) for each row, a function of its number and the seed alone
-    codes: np.ndarray | None  # (b,) classes
     centroids: np.ndarray
-    measure: Closeness | None
+    _known: tuple[np.ndarray, np.ndarray] = (np.empty(0, dtype=np.int64), np.empty((0, 0)))  # rows and their points
+
+    @cached_property
+    def points(self) -> np.ndarray:
+        """(b, d) of all rows; rules that can do with fewer ask for ``some_points``."""
+        return self.rows.points(None)
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        codes = self.rows.codes(None)
+        assert codes is not None
+        return codes
 
     @cached_property
     def distance(self) -> np.ndarray:
         """(K, b) squared, to the centroids."""
         return squared_distances(self.centroids, self.points)
 
-    def closeness(self, rows: np.ndarray | slice, clusters: np.ndarray) -> np.ndarray:
-        """(clusters, rows)."""
-        assert self.measure is not None
-        return self.measure(self.points[rows], clusters)
+    def some_points(self, rows: np.ndarray) -> np.ndarray:
+        """(rows, d) of some rows, rising; worked out once where later rows are among earlier ones."""
+        if "points" in vars(self):
+            return self.points[rows]
+        places = np.searchsorted(self._known[0], rows)
+        if not len(self._known[0]) or not np.array_equal(self._known[0].take(places, mode="clip"), rows):
+            self._known, places = (rows, self.rows.points(rows)), np.arange(len(rows))
+        return self._known[1].T.take(places, axis=1).T  # column by column, as they are worked out
 
 
 class Rule(ABC):
@@ -143,33 +170,6 @@ class Numbered(Rule):
         yield np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows)), rows
 
 
-class RareClasses(NearestRows):
-    """Of each class the m rows nearest to each centroid: those that ``min_per_class`` may ask for."""
-
-    def __init__(self, n_clusters: int, n_classes: int, m: int):
-        self.n_classes, self.n, self.n_bins = n_classes, m, n_clusters * n_classes
-
-    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
-        assert look.codes is not None
-        limits = limits.reshape(-1, self.n_classes)
-        # A class of which too few rows have been seen has no limit yet: its rows, and only they, are all looked at.
-        is_open = np.isinf(limits).any(axis=0)
-        for classes in (is_open, ~is_open):
-            if not classes.any():
-                continue
-            rows = np.arange(len(look.codes)) if classes.all() else np.flatnonzero(classes[look.codes])
-            points = look.points if classes.all() else look.points[rows]
-            k, near, distance = below(look.centroids, points, limits[:, classes].max(axis=1))
-            codes = look.codes[rows[near]]
-            kept = distance < limits[k, codes]
-            yield (k * self.n_classes + codes)[kept], distance[kept], rows[near[kept]]
-
-    def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
-        assert sample.codes is not None
-        every = range(self.n_classes)
-        return np.stack([_nth(sample.distance[:, sample.codes == code], self.n) for code in every], axis=1).ravel()
-
-
 class Strata(Rule):
     """Candidates for herding, drawn as ``strata.draw`` does: equally many from each tenth of the queries' closeness,
     those that an inner stratum lacks from the next one out, and a tenth from elsewhere.
@@ -177,10 +177,11 @@ class Strata(Rule):
     S + 2 bins a cluster: the strata, the nearest rows beyond them (where the strata are short), and random ones beyond.
     """
 
-    def __init__(self, of_members: list[np.ndarray], count: int):
+    def __init__(self, measure: Closeness, members: list[np.ndarray], count: int):
         levels = np.linspace(0, 1, STRATA + 1)[1:]
+        of_members = measure.of_members(members)
         self.edges = np.stack([np.quantile(values, levels) for values in of_members])  # (K, S)
-        self.count, self.n_clusters = count, len(of_members)
+        self.measure, self.count, self.n_clusters = measure, count, len(members)
         self.n_bins = self.n_clusters * (STRATA + 2)
 
     def caps(self, counts: np.ndarray) -> np.ndarray:
@@ -195,16 +196,18 @@ class Strata(Rule):
         nearest = limits[:, STRATA] > self.edges[:, -1]  # where the nearest rows beyond are wanted, all rows count
         by_draw = np.delete(limits, STRATA, axis=1)
         reach = np.where(nearest, 1.0, by_draw.max(axis=1).clip(0.0, 1.0))
-        for clusters, rows in _who_looks_at_what(reach, look.draws):
-            draws, close = look.draws[rows], look.closeness(rows, clusters)
+        near = np.flatnonzero(look.draws < reach.max())
+        look.some_points(near)
+        for clusters, rows in _who_looks_at_what(reach, look.draws, near):
+            draws, close = look.draws[rows], self.measure(look.some_points(rows), clusters)
             strata = self._strata(close, clusters)
             k, found = np.divmod(np.flatnonzero(draws < by_draw[clusters[:, None], strata]), len(rows))
             bins = strata[k, found] + (strata[k, found] == STRATA)  # the rows beyond have the last bin
             yield clusters[k] * (STRATA + 2) + bins, draws[found], rows[found]
-            for k in np.flatnonzero(nearest[clusters]):
-                beyond = np.where(strata[k] == STRATA, close[k], np.inf)
-                found = _lowest(beyond, limits[clusters[k], STRATA], self.count)
-                yield np.full(len(found), clusters[k] * (STRATA + 2) + STRATA), close[k][found], rows[found]
+            for one in np.flatnonzero(nearest[clusters]):
+                beyond = np.where(strata[one] == STRATA, close[one], np.inf)
+                found = _lowest(beyond, limits[clusters[one], STRATA], self.count)
+                yield np.full(len(found), clusters[one] * (STRATA + 2) + STRATA), close[one][found], rows[found]
 
     def _strata(self, close: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         """(K, b) by ten comparisons: faster than a search for each value."""
@@ -215,7 +218,7 @@ class Strata(Rule):
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
         everyone = np.arange(self.n_clusters)
-        strata = self._strata(sample.closeness(slice(None), everyone), everyone)
+        strata = self._strata(self.measure(sample.points, everyone), everyone)
         table = np.stack([np.bincount(mine, minlength=STRATA + 1) for mine in strata])
         sure = table >= SURE
         whole = np.where(sure, table, 0) * (rows / len(sample.ids))
@@ -228,6 +231,12 @@ class Strata(Rule):
         _, lacking = quotas((whole / spare)[:, :STRATA].astype(np.int64), self.count)
         return np.insert(by_draw, STRATA, np.where(lacking > 0, np.inf, -np.inf), axis=1).ravel()
 
+    def common(self, sample: Look, n_classes: int) -> np.ndarray:
+        """(K, C) classes of which many rows are among those where the queries lie, and so among the candidates."""
+        inside = self.measure(sample.points, np.arange(self.n_clusters)) <= self.edges[:, -1:]
+        counts = np.stack([np.bincount(sample.codes[mine], minlength=n_classes) for mine in inside])
+        return (counts >= SURE) & (counts >= COMMON * counts.sum(axis=1, keepdims=True))
+
     def rows(self, bins: list[np.ndarray], counts: np.ndarray, k: int, count: int) -> np.ndarray:
         """The candidates of cluster k, at most ``count``: positions from ``bins``, which hold each bin's in order."""
         mine = bins[k * (STRATA + 2) : (k + 1) * (STRATA + 2)]
@@ -238,15 +247,53 @@ class Strata(Rule):
         return np.sort(np.concatenate([*taken, near, others]))
 
 
-def _who_looks_at_what(reach: np.ndarray, draws: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Clusters, and the rows that they have to look at: those whose draw is within reach.
+class RareClasses(NearestRows):
+    """Of each class the m rows nearest to each centroid: those that ``min_per_class`` may ask for.
 
-    Clusters that reach about as far look together, so that what they share is computed once.
+    ``strata``: candidates that are kept anyway; a class of which they have many is not watched.
     """
-    steps = np.ceil(np.log2(reach.clip(2.0**-16)))
+
+    def __init__(self, n_clusters: int, n_classes: int, m: int, strata: Strata | None = None):
+        self.n_classes, self.n, self.n_bins, self.strata = n_classes, m, n_clusters * n_classes, strata
+
+    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
+        limits = limits.reshape(-1, self.n_classes)
+        # A class of which too few rows have been seen has no limit yet: its rows, and only they, are all looked at.
+        is_open = (limits == np.inf).any(axis=0)
+        for classes in (is_open, ~is_open):
+            most = limits[:, classes].max(axis=1, initial=-np.inf)
+            clusters = np.flatnonzero(most > -np.inf)
+            if len(clusters):
+                rows = np.arange(len(look.codes)) if classes.all() else np.flatnonzero(classes[look.codes])
+                points = look.points if classes.all() else look.points[rows]
+                k, near, distance = below(look.centroids[clusters], points, most[clusters])
+                k, near = clusters[k], rows[near]
+                codes = look.codes[near]
+                kept = distance < limits[k, codes]
+                yield (k * self.n_classes + codes)[kept], distance[kept], near[kept]
+
+    def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
+        every = range(self.n_classes)
+        limits = np.stack([_nth(sample.distance[:, sample.codes == code], self.n) for code in every], axis=1)
+        if self.strata is not None:
+            limits[self.strata.common(sample, self.n_classes)] = -np.inf
+        return limits.ravel()
+
+
+def _who_looks_at_what(
+    reach: np.ndarray, draws: np.ndarray, near: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Clusters, and some rows that they have to look at: those whose draw is within reach.
+
+    Clusters that reach about as far look together, so that what they share is computed once; at so many rows at a time
+    that what is computed stays in the cache.
+    """
+    steps = np.ceil(np.log2(reach.clip(2.0**-16)) / 2)
     for step in np.unique(steps):
         clusters = np.flatnonzero(steps == step)
-        yield clusters, np.flatnonzero(draws < reach[clusters].max())
+        rows = near[draws[near] < reach[clusters].max()]
+        for start in range(0, max(1, len(rows)), tile_rows(len(clusters))):
+            yield clusters, rows[start : start + tile_rows(len(clusters))]
 
 
 def quotas(counts: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -14,16 +14,15 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from crumb.errors import InvalidInput
-from crumb.scale.closeness import Closeness
-from crumb.scale.frames import to_frame, to_labels
-from crumb.scale.rules import Look, Rule
+from crumb.scale.frames import plain_columns, to_frame, to_labels
+from crumb.scale.rules import Look, RowNumbers, Rows, Rule
 from crumb.scale.shortlist import Kept, Shortlist
 from crumb.scale.source import Shard
 from crumb.scale.streamed_space import StreamedSpace
 from crumb.table import TableEncoder
 
 LARGE = 1e30  # standard deviations: no finite value of float32 is so far out, unless the column is all but constant
-LOOK_CELLS = 1 << 19  # distances (clusters × rows) that a look holds at once: about what a core's cache holds
+LOOK_CELLS = 1 << 22  # distances (clusters × rows) that a look holds at once: 32 MB
 
 
 @dataclass(frozen=True)
@@ -36,28 +35,47 @@ class Reader:
     seed: int
     token: bytes = field(default_factory=partial(os.urandom, 16))  # of the pool: contexts are kept under its name
 
-    def points(self, block: pa.Table) -> np.ndarray:
-        points = self._numbers(block)
+    def points(self, block: pa.Table, rows: RowNumbers = None) -> np.ndarray:
+        points = self._numbers(block, rows)
         if points is not None:
             return points
-        return self.space.transform(self.encoder.transform(to_frame(block, self.encoder.columns_)))
+        return self.space.transform(self.encoder.transform(to_frame(_taken(block, rows), self.encoder.columns_)))
 
-    def _numbers(self, block: pa.Table) -> np.ndarray | None:
+    def _numbers(self, block: pa.Table, rows: RowNumbers) -> np.ndarray | None:
         """The same without a data frame in between, for blocks of plain finite numbers; None for all others."""
         if not isinstance(self.space, StreamedSpace) or any(kind != "number" for kind in self.encoder.kinds_):
             return None
-        columns = [block[name] for name in self.encoder.columns_]
-        if any(column.null_count or not _is_plain(column.type) for column in columns):
+        columns = plain_columns(block, self.encoder.columns_)
+        if columns is None or not columns:
             return None
-        points = np.empty((len(columns), len(block)), dtype=self.space.dtype)
+        points = np.empty((len(columns), len(block) if rows is None else len(rows)), dtype=self.space.dtype)
         for place, column, mean, scale in zip(points, columns, self.space.mean, self.space.scale, strict=True):
-            place[:] = (column.to_numpy() - mean) / scale
-        # Infinite values, and those too large for float32, have a place of their own.
-        return points.T if np.abs(points).max(initial=0.0) < LARGE else None
+            values = (column if rows is None else column[rows]) - mean
+            values /= scale
+            place[:] = values
+            # Infinite values, and those too large for float32, have a place of their own.
+            if not (place.min(initial=0.0) > -LARGE and place.max(initial=0.0) < LARGE):
+                return None
+        return points.T
 
-    def codes(self, block: pa.Table, target: str) -> np.ndarray:
+    def codes(self, block: pa.Table, target: str, rows: RowNumbers = None) -> np.ndarray:
         assert self.classes is not None
-        return pd.Index(self.classes).get_indexer(pd.Index(to_labels(block, target)))
+        return pd.Index(self.classes).get_indexer(pd.Index(to_labels(_taken(block.select([target]), rows), target)))
+
+
+@dataclass(frozen=True)
+class BlockRows:
+    """A block of a file, as rules want to see it."""
+
+    reader: Reader
+    block: pa.Table
+    target: str | None
+
+    def points(self, rows: RowNumbers) -> np.ndarray:
+        return self.reader.points(self.block, rows)
+
+    def codes(self, rows: RowNumbers) -> np.ndarray | None:
+        return None if self.target is None else self.reader.codes(self.block, self.target, rows)
 
 
 @dataclass(frozen=True)
@@ -67,7 +85,6 @@ class Score:
     reader: Reader
     rules: Sequence[Rule]
     centroids: np.ndarray
-    measure: Closeness | None
     with_codes: bool
 
     def __call__(self, task: tuple[Shard, np.ndarray]) -> Kept:
@@ -80,24 +97,22 @@ class Score:
 
     def looks(self, shard: Shard) -> Iterator[Look]:
         view, first = shard.view, shard.first
+        target = view.target if self.with_codes else None
         step = max(256, LOOK_CELLS // len(self.centroids))
         for block in shard.blocks(view.with_target() if self.with_codes else view.features):
-            points = self.reader.points(block)
-            codes = self.reader.codes(block, str(view.target)) if self.with_codes else None
-            for start in range(0, len(points), step):
-                rows = slice(start, start + step)
-                ids = np.arange(first + start, first + min(start + step, len(points)))
-                yield self.look(points[rows], ids, codes if codes is None else codes[rows])
-            first += len(points)
+            for start in range(0, len(block), step):
+                some = block.slice(start, step)
+                yield self.look(BlockRows(self.reader, some, target), np.arange(first, first + len(some)))
+                first += len(some)
         if first != shard.first + shard.rows:
             raise InvalidInput(f"{shard.path} has changed since it was fitted: fit again.")
 
-    def look(self, points: np.ndarray, ids: np.ndarray, codes: np.ndarray | None) -> Look:
-        return Look(points, ids, random_numbers(ids, self.reader.seed), codes, self.centroids, self.measure)
+    def look(self, rows: Rows, ids: np.ndarray) -> Look:
+        return Look(rows, ids, random_numbers(ids, self.reader.seed), self.centroids)
 
 
-def _is_plain(kind: pa.DataType) -> bool:
-    return pa.types.is_float32(kind) or pa.types.is_float64(kind) or pa.types.is_integer(kind)
+def _taken(block: pa.Table, rows: RowNumbers) -> pa.Table:
+    return block if rows is None else block.take(pa.array(rows))
 
 
 def random_numbers(ids: np.ndarray, seed: int) -> np.ndarray:

@@ -48,11 +48,9 @@ class Shortlist:
                 found.append((bins + start, keys, rows))
         bins, keys, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
         self.counts += np.bincount(bins, minlength=len(self.counts))
-        wanted = np.zeros(len(look.ids), dtype=bool)
-        wanted[rows] = True
-        places = (np.cumsum(wanted) - 1)[rows]
-        codes = None if look.codes is None else look.codes[wanted]
-        self._wait(Kept(self.counts, bins, keys, places, look.ids[wanted], look.points[wanted], codes))
+        wanted, places = np.unique(rows, return_inverse=True)
+        kept = look.some_points(wanted), look.rows.codes(wanted)
+        self._wait(Kept(self.counts, bins, keys, places, look.ids[wanted], *kept))
 
     def join(self, other: Kept) -> None:
         """Take what another shortlist has kept."""

@@ -59,7 +59,7 @@ class Shard:
             waiting: list[pa.RecordBatch] = []
             for batch in self._scanner(list(columns), only).to_batches():
                 waiting.append(batch)
-                if sum(map(len, waiting)) >= self.view.block_rows:
+                if sum(map(len, waiting)) > self.view.block_rows // 2:  # a block of one batch need not be copied
                     yield pa.Table.from_batches(waiting)
                     waiting = []
             if any(map(len, waiting)):

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from threadpoolctl import threadpool_limits
 
 from crumb.errors import InvalidInput
-from crumb.scale.frames import to_frame, to_labels
+from crumb.scale.frames import plain_columns, to_frame, to_labels
 from crumb.scale.source import Shard
 from crumb.table import LARGEST, TableEncoder, texts
 
@@ -38,22 +39,10 @@ class Moments:
     above: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Moments:
-        """(rows, c), NaN for missing."""
-        finite = np.abs(values) <= LARGEST  # NaN compares false
-        count = finite.sum(axis=0)
-        kept = np.where(finite, values, 0.0)
-        mean = kept.sum(axis=0) / np.maximum(count, 1)
-        deviation = np.where(finite, values - mean, 0.0)
-        return cls(
-            count,
-            mean,
-            np.einsum("ij,ij->j", deviation, deviation),
-            np.where(finite, values, np.inf).min(axis=0, initial=np.inf),
-            np.where(finite, values, -np.inf).max(axis=0, initial=-np.inf),
-            (values < -LARGEST).sum(axis=0),
-            (values > LARGEST).sum(axis=0),
-        )
+    def of(cls, columns: Sequence[np.ndarray]) -> Moments:
+        """c columns of as many rows, NaN for missing."""
+        found = np.array([_column_moments(column) for column in columns]).reshape(-1, 7).T
+        return cls(found[0].astype(np.int64), *found[1:5], *found[5:].astype(np.int64))
 
     def merge(self, other: Moments) -> Moments:
         count = self.count + other.count
@@ -133,31 +122,34 @@ class Gather:
     def __call__(self, task: tuple[Shard, np.ndarray]) -> Statistics:
         shard, wanted = task
         parts, first = [], shard.first
-        for block in shard.blocks(shard.view.with_target()):
-            here = wanted[(wanted >= first) & (wanted < first + len(block))] - first
-            parts.append(self._block(block, shard, here))
-            first += len(block)
+        with threadpool_limits(1, "blas"):  # workers share the shards, not the products
+            for block in shard.blocks(shard.view.with_target()):
+                here = wanted[(wanted >= first) & (wanted < first + len(block))] - first
+                parts.append(self._block(block, shard, here))
+                first += len(block)
         if first != shard.first + shard.rows:
             raise InvalidInput(f"{shard.path} has changed while it was read: fit again.")
         return joined(parts)
 
     def _block(self, block: pa.Table, shard: Shard, wanted: np.ndarray) -> Statistics:
-        frame: Any = self.encoder.transform(to_frame(block, shard.view.features))
-        numbers, categories = split_kinds(self.encoder.kinds_)
-        values = np.empty((len(frame), len(numbers)))
-        for j, column in enumerate(numbers):
-            values[:, j] = frame.iloc[:, column].to_numpy(dtype=np.float64)
-        found = Statistics(
-            len(frame),
-            Moments.of(values),
-            np.array([len(block) - block[name].null_count for name in shard.view.features]),
-            [Counter(_text_counts(frame.iloc[:, column])) for column in categories],
-        )
+        columns, counts = self._columns(block)
+        present = np.array([len(block) - block[name].null_count for name in shard.view.features])
+        found = Statistics(len(block), Moments.of(columns), present, counts)
         if len(wanted):
             found.sample = [(shard.path, block.take(pa.array(wanted)))]
         if shard.view.target is not None:
             self._label(found, to_labels(block, shard.view.target))
         return found
+
+    def _columns(self, block: pa.Table) -> tuple[list[np.ndarray], list[Counter[str]]]:
+        """The number columns of a block, and the counts of its categories."""
+        numbers, categories = split_kinds(self.encoder.kinds_)
+        plain = None if categories else plain_columns(block, self.encoder.columns_)
+        if plain is not None:
+            return plain, []
+        frame: Any = self.encoder.transform(to_frame(block, self.encoder.columns_))
+        columns = [frame.iloc[:, column].to_numpy(dtype=np.float64) for column in numbers]
+        return columns, [Counter(_text_counts(frame.iloc[:, column])) for column in categories]
 
     def _label(self, found: Statistics, labels: np.ndarray) -> None:
         missing = pd.isna(labels)
@@ -173,6 +165,20 @@ class Gather:
             raise InvalidInput("Regression needs numbers as labels; for classes use CrumbClassifier.")
         else:
             found.infinite = int((~np.isfinite(labels[~missing].astype(np.float64))).sum())
+
+
+def _column_moments(column: np.ndarray) -> tuple[float, ...]:
+    """As the fields of ``Moments``."""
+    values = np.asarray(column, dtype=np.float64)
+    low, high = values.min(initial=np.inf), values.max(initial=-np.inf)
+    below = above = 0
+    if not (low >= -LARGEST and high <= LARGEST):  # NaN compares false
+        below, above = int((values < -LARGEST).sum()), int((values > LARGEST).sum())
+        values = values[np.abs(values) <= LARGEST]
+        low, high = values.min(initial=np.inf), values.max(initial=-np.inf)
+    mean = values.sum() / max(1, len(values))
+    deviation = values - mean
+    return len(values), mean, float(deviation @ deviation), low, high, below, above
 
 
 def joined(parts: Iterable[Statistics]) -> Statistics:

@@ -45,7 +45,6 @@ class Wish(ABC):
     labels: np.ndarray
     centroids: np.ndarray
     rules: list[Rule]
-    measure: Closeness | None = None  # for rules that go by closeness to the queries
 
     @abstractmethod
     def select(self, problem: Problem, found: Shortlist) -> Selection:
@@ -62,7 +61,7 @@ class MmdWish(Wish):
         self.labels, self.centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
         self.scored = "distance" if problem.kernel.name == "candidates" else problem.kernel.name
         members = [problem.queries[self.labels == k] for k in range(len(self.centroids))]
-        self.measure = self._measure(problem, members)
+        measure = self._measure(problem, members)
         room = SHORTLIST_CELLS // (len(members) * problem.queries.shape[1])
         if room < LEAST * problem.n:
             raise InvalidInput(
@@ -70,10 +69,10 @@ class MmdWish(Wish):
                 f"lower context_size to {room // LEAST:,}, or n_clusters."
             )
         count = min(room, 2 * problem.kernel.most_candidates, pool.rows)  # the last doubling is tried beyond the most
-        self.strata = Strata(self.measure.of_members(members), count)
+        self.strata = Strata(measure, members, count)
         self.most, self.rules = count // 2, [self.strata]
-        if isinstance(self.measure, ExactCross):
-            self.measure.prune(-self.strata.edges[:, -1])
+        if isinstance(measure, ExactCross):
+            measure.prune(-self.strata.edges[:, -1])
 
     def _measure(self, problem: Problem, members: list[np.ndarray]) -> Closeness:
         if self.scored == "rff":
