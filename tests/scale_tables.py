@@ -62,8 +62,8 @@ def stay_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("crumb.scale.source.BLOCK_ROWS", 128)
 
 
-def truncate(monkeypatch: pytest.MonkeyPatch, cells: int = 0) -> None:
-    """Candidates have no room for the whole pool."""
-    monkeypatch.setattr("crumb.scale.pool.SHORTLIST_CELLS", cells)
-    if cells:
+def truncate(monkeypatch: pytest.MonkeyPatch, cells: int | None = None) -> None:
+    """The points are not all held; candidates have room for so many ``cells``."""
+    monkeypatch.setattr("crumb.scale.pool.COVERED_CELLS", 0)
+    if cells is not None:
         monkeypatch.setattr("crumb.scale.strategies.SHORTLIST_CELLS", cells)

@@ -114,7 +114,10 @@ def test_closeness_against_brute_force():
     exact, all_three = ExactCross(members, centroids, sigma), np.arange(3)
     np.testing.assert_allclose(exact(points, all_three), -cross, atol=1e-12)
     least = np.array([0.05, 0.2, 1e-4])
-    exact.prune(least)
+    exact.prune(least, np.zeros((1, 4)))  # no row of this sample is left out of the first cluster
+    assert np.isinf(exact.radii).tolist() == [True, False, False]
+    np.testing.assert_allclose(exact(points, all_three)[0], -cross[0], atol=1e-12)
+    exact.prune(least, points)
     pruned = exact(points, all_three)
     wanted = cross >= least[:, None]
     assert (pruned > 0).any()  # some rows are left out, and none that is wanted

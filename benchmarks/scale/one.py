@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,21 @@ from sklearn.linear_model import LogisticRegression
 
 from crumb import CrumbClassifier
 from crumb.scale import pool as pools
+from crumb.scale import strategies
 from crumb.scale.closeness import ExactCross
+from crumb.scale.rules import Entries, Look, Strata
 
 
-def floor_seconds(table: Path) -> float:
+class EveryRow(Strata):
+    """Holds every row against every cluster, also those that cannot be drawn: what is saved by not doing so."""
+
+    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
+        self.measure(look.points, np.arange(self.n_clusters))
+        return super().find(look, limits)
+
+
+def floor_seconds(table: Path, columns: list[str]) -> float:
     """What pyarrow takes to read the same columns and do nothing with them, with all its threads."""
-    columns = [f"x{j:02d}" for j in range(generate.COLUMNS)]
     started = time.perf_counter()
     for _ in ds.dataset(str(table)).to_batches(columns=columns):
         pass
@@ -41,16 +51,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--table", type=Path, required=True)
     parser.add_argument("--queries", type=int, default=1_000)
+    parser.add_argument("--columns", type=int, default=generate.COLUMNS)
     parser.add_argument("--kernel", default="auto")
     parser.add_argument("--rff-dim", type=int, default=256)
-    parser.add_argument("--unpruned", action="store_true", help="exact cross-terms of every row with every cluster")
+    parser.add_argument(
+        "--rows-scored",
+        choices=["drawn", "near", "all"],
+        default="drawn",
+        help="those that can be drawn (and are near); all that the triangle inequality leaves; every one",
+    )
     parser.add_argument("--engine", default="local")
     parser.add_argument("--jobs", type=int)
     options = parser.parse_args()
-    if options.unpruned:
-        ExactCross.prune = lambda self, least: None  # type: ignore[method-assign]
-    pools.HELD_CELLS = 0  # small tables too stay in their files
-    floors = [floor_seconds(options.table) for _ in range(2)]  # the second with the files in the cache, as the passes
+    if options.rows_scored != "drawn":
+        strategies.Strata = EveryRow  # type: ignore[misc]
+    if options.rows_scored == "all":
+        ExactCross.prune = lambda self, least, sample: None  # type: ignore[method-assign]
+    pools.HELD_CELLS = pools.COVERED_CELLS = 0  # small tables too stay in their files
+    names = [f"x{j:02d}" for j in range(options.columns)]
+    floors = [
+        floor_seconds(options.table, names) for _ in range(2)
+    ]  # the second with the files in the cache, as the passes
     engine: Any = options.engine
     if engine == "ray":
         from crumb.scale.ray_engine import RayEngine
@@ -80,18 +101,19 @@ def main() -> None:
     )
     with Peak() as peak:
         started = time.perf_counter()
-        model.fit(options.table, generate.TARGET)
+        model.fit(options.table, generate.TARGET, columns=names)
         fitted = time.perf_counter()
-        plan = model.plan(pd.DataFrame(generate.queries(options.queries)))
+        plan = model.plan(pd.DataFrame(generate.queries(options.queries))[names])
         planned = time.perf_counter()
         model._disk.hold(plan.contexts)
         held = time.perf_counter()
     digest = int(np.concatenate(plan.contexts).sum())  # whether two runs chose the same rows
     result = {
         "rows": model._disk.rows,
+        "columns": options.columns,
         "kernel": options.kernel,
         "rff_dim": options.rff_dim if options.kernel == "rff" else None,
-        "pruned": options.kernel == "exact" and not options.unpruned,
+        "rows_scored": options.rows_scored,
         "engine": options.engine,
         "jobs": options.jobs,
         "floor_first_s": floors[0],

@@ -57,31 +57,34 @@ def herd_candidates(
     map_blocks: MapBlocks = map,
     dtype: type = np.float32,
     candidates: Candidates | None = None,
+    available: int | None = None,
     first: int | None = None,
 ) -> tuple[list[Herded], Doubling]:
     """Choose ``n`` ≤ N rows for each cluster of queries (labels 0 … K−1, all present), B = 1.
 
     Each cluster has 24n candidates, or twice as many and so on, but not more than ``most`` (24n at least). Running sums
     are kept in ``dtype``, of points relative to their cluster; all else is computed in float64. ``candidates`` gives so
-    many rows for a cluster (or fewer) in the place of the draw from the pool, and ``first`` is how many to begin with.
+    many rows for a cluster (or fewer) in the place of the draw from the pool, of which there are ``available`` at most;
+    ``first`` is how many to begin with.
     """
     herding = _Herding(kernel, pool, queries, labels, n, seed, dtype, map_blocks, candidates)
-    first = min(FIRST * n if first is None else first, len(pool))
-    every, count = range(herding.n_clusters), first
+    available = len(pool) if available is None else available
+    first = min(first or FIRST * n, available)
+    every, count, gain = range(herding.n_clusters), first, 0.0  # of a whole pool nothing more is to be had
     with threadpool_limits(1, "blas"):  # threads share the clusters, not the products
         found = herding(every, count)
         trial = _trial(found, seed)
         before = {k: found[k] for k in trial}
-        while True:
-            twice = min(2 * count, len(pool))
+        while count < available:
+            twice = min(2 * count, available)
             after = herding(trial, twice)
-            doubling = Doubling(count, _gain(before, after))
-            if doubling.enough or twice > most:
+            gain = _gain(before, after)
+            if gain < ENOUGH or twice > most:
                 break
             before, count = after, twice
         if count > first:
             found = before | herding([k for k in every if k not in trial], count)
-    return [found[k] for k in every], doubling
+    return [found[k] for k in every], Doubling(count, 0.0 if count == len(pool) else gain)
 
 
 def _trial(found: dict[int, Herded], seed: int) -> list[int]:

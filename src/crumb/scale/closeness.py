@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 TILE = 1 << 10  # queries, or rows, a tile of kernel values or features
+WORTH_PRUNING = 0.5  # share of the rows up to which leaving out the others saves more than it costs
 TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 
 
@@ -71,27 +72,29 @@ class RffCross(Closeness):
 class ExactCross(Closeness):
     """−mean κ(x, q) over the queries q of the cluster.
 
-    Where ``radii`` are given, a row farther from a centroid than the radius is not held against the queries: it cannot
-    be among those wanted. Such rows come after all others, by their distance.
+    Where a cluster has a finite radius, a row farther from its centroid is not held against its queries: it cannot be
+    among those wanted. Such rows come after all others, by their distance.
     """
 
     def __init__(self, members: list[np.ndarray], centroids: np.ndarray, sigma: float):
         self.members, self.centroids, self.sigma = members, centroids, sigma
-        self.radii: np.ndarray | None = None  # (K,)
+        self.radii = np.full(len(members), np.inf)
 
     def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-        if self.radii is None:
-            return np.stack([self._cross(self.members[k], points) for k in clusters])
-        squared = squared_distances(self.centroids[clusters].astype(points.dtype), points)
+        return np.stack(
+            [self._pruned(k, points) if self.radii[k] < np.inf else self._cross(k, points) for k in clusters]
+        )
+
+    def _pruned(self, k: int, points: np.ndarray) -> np.ndarray:
+        squared = squared_distances(self.centroids[k : k + 1].astype(points.dtype), points)[0]
         values = squared / (1.0 + squared)  # 0 … 1: above every cross-term with its minus sign
-        for value, gap, k in zip(values, squared, clusters, strict=True):
-            near = np.flatnonzero(gap <= self.radii[k] ** 2)
-            value[near] = self._cross(self.members[k], points[near])
+        near = np.flatnonzero(squared <= self.radii[k] ** 2)
+        values[near] = self._cross(k, points[near])
         return values
 
-    def _cross(self, members: np.ndarray, points: np.ndarray) -> np.ndarray:
+    def _cross(self, k: int, points: np.ndarray) -> np.ndarray:
         total = np.zeros(len(points), dtype=points.dtype)
-        members = members.astype(points.dtype, copy=False)
+        members = self.members[k].astype(points.dtype, copy=False)
         for start in range(0, len(members), TILE):
             kernel = squared_distances(members[start : start + TILE], points)
             kernel *= -0.5 / self.sigma**2
@@ -99,18 +102,18 @@ class ExactCross(Closeness):
         return -total / len(members)
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
-        return [_without_itself(self._cross(some, some), len(some)) for some in members]
+        return [_without_itself(self._cross(k, some), len(some)) for k, some in enumerate(members)]
 
-    def prune(self, least: np.ndarray) -> None:
-        """Set the radii beyond which no row has a cross-term of ``least`` (K,).
+    def prune(self, least: np.ndarray, sample: np.ndarray) -> None:
+        """Set the radii beyond which no row has a cross-term of ``least`` (K,), where that leaves out most of a sample.
 
         By the triangle inequality κ to a query at distance r from the centroid is at most exp(−(‖x − c‖ − r)² / 2σ²).
         """
-        radii = []
-        for some, centroid, wanted in zip(self.members, self.centroids, least, strict=True):
+        for k, (some, centroid, wanted) in enumerate(zip(self.members, self.centroids, least, strict=True)):
             away = np.sqrt(((some - centroid) ** 2).sum(axis=1))
-            radii.append(_last_above(_bound(away, self.sigma), wanted, away.max(), self.sigma))
-        self.radii = np.array(radii)
+            radius = _last_above(_bound(away, self.sigma), wanted, away.max(), self.sigma)
+            inside = squared_distances(centroid[None], sample)[0] <= radius**2
+            self.radii[k] = radius if inside.mean() < WORTH_PRUNING else np.inf
 
 
 def squared_distances(some: np.ndarray, points: np.ndarray) -> np.ndarray:

@@ -27,7 +27,7 @@ from crumb.scale.scoring import Reader, Score, random_numbers
 from crumb.scale.shortlist import Shortlist
 from crumb.scale.source import Shard, Source, count_rows, open_source
 from crumb.scale.statistics import Gather, Statistics, joined
-from crumb.scale.strategies import SHORTLIST_CELLS, Pass, check_strategy, make_wish
+from crumb.scale.strategies import Pass, check_strategy, make_wish
 from crumb.scale.streamed_space import SampledSpace, StreamedSpace, encoder_from
 from crumb.selection import resolve_strategy
 from crumb.selection.base import stream
@@ -36,6 +36,7 @@ from crumb.table import TableEncoder, to_rows
 
 SCOUTS, SCOUT_CELLS = 100_000, 8_000_000  # rows, and cells, of the table
 SCOUT_DISTANCES = 1 << 22  # clusters × rows that are looked at together
+COVERED_CELLS = 50_000_000  # numbers of a pool whose points are all held: at most 400 MB
 HELD_CELLS = 10_000_000  # a table with fewer cells is read whole: the answer is then that of the table in memory
 
 
@@ -97,8 +98,7 @@ class DiskPool:
 
     def plan(self, queries: np.ndarray, settings: PlanSettings, evidence: bool = True) -> Plan:
         """Stages 1 and 2: one pass over the files, and herding among what it kept."""
-        clusters = min(settings.n_clusters, len(queries))
-        covered = self.rows * self.shape[1] * clusters <= SHORTLIST_CELLS
+        covered = self.rows * self.shape[1] <= COVERED_CELLS
         plan = (self._plan_all if covered else self._plan_some)(queries, settings, evidence)
         plan.settings["pool"] = {"rows": self.rows, "on_disk": True, "covered": covered}
         return plan
@@ -112,7 +112,7 @@ class DiskPool:
     def _plan_some(self, queries: np.ndarray, settings: PlanSettings, evidence: bool) -> Plan:
         by_value, guard = value_order(queries), self._guards(settings)
         with planning(self.rows, queries[by_value], _on_cpu(settings)) as problem:
-            wish = make_wish(problem, settings.strategy, Pass(self.rows, self._some_points))
+            wish = make_wish(problem, settings.strategy, Pass(self.rows, self.scouts.of_points, self._some_points))
             rules = list(wish.rules)
             if guard:
                 classes = len(self.reader.classes)  # type: ignore[arg-type]

@@ -28,6 +28,7 @@ from crumb.selection.base import top_up
 
 LEAST = 4  # candidates a cluster must have room for, as a multiple of the context budget
 SHORTLIST_CELLS = 40_000_000  # numbers (clusters × candidates × columns) that candidates may take: 320 MB
+ENTRY_CELLS = 16  # numbers that a candidate counts for at least: being sorted costs as much
 KNN_ENTRIES = 20_000_000  # queries × rows of a context
 MOST_PROMPTERS = 2_000  # of MICP: each row of the pool is held against every one of them
 ROWS_PER_PROMPTER = 100  # of the sample that mini-batch k-means sees
@@ -38,6 +39,7 @@ class Pass:
     """What a strategy may ask of the pool before the pass that scores it."""
 
     rows: int  # N
+    scouts: np.ndarray  # some points of it that are known already
     sample: Callable[[int], np.ndarray]  # at most so many points, drawn from the whole pool
 
 
@@ -62,17 +64,16 @@ class MmdWish(Wish):
         self.scored = "distance" if problem.kernel.name == "candidates" else problem.kernel.name
         members = [problem.queries[self.labels == k] for k in range(len(self.centroids))]
         measure = self._measure(problem, members)
-        room = SHORTLIST_CELLS // (len(members) * problem.queries.shape[1])
+        room = SHORTLIST_CELLS // (len(members) * max(problem.queries.shape[1], ENTRY_CELLS))
         if room < LEAST * problem.n:
             raise InvalidInput(
                 f"{len(members)} contexts of {problem.n:,} rows have no room among the candidates of a pool on disk: "
                 f"lower context_size to {room // LEAST:,}, or n_clusters."
             )
-        count = min(room, 2 * problem.kernel.most_candidates, pool.rows)  # the last doubling is tried beyond the most
-        self.strata = Strata(measure, members, count)
-        self.most, self.rules = count // 2, [self.strata]
+        self.strata = Strata(measure, members, min(room, pool.rows))
+        self.rules = [self.strata]
         if isinstance(measure, ExactCross):
-            measure.prune(-self.strata.edges[:, -1])
+            measure.prune(-self.strata.edges[:, -1], pool.scouts)
 
     def _measure(self, problem: Problem, members: list[np.ndarray]) -> Closeness:
         if self.scored == "rff":
@@ -91,10 +92,11 @@ class MmdWish(Wish):
             torch.from_numpy(problem.queries),
             torch.from_numpy(self.labels),
             problem.n,
-            self.most,
+            self.strata.count,
             problem.seed,
             problem.map_blocks,
             candidates=lambda k, count: self.strata.rows(bins, counts, k, count),
+            available=self.strata.count,
             # Whoever asks for the exact kernel gets all the candidates that there is room for, others as many as help.
             first=self.strata.count if self.scored == "exact" else None,
         )
@@ -107,10 +109,7 @@ class MmdWish(Wish):
             stop_reasons=[context.stop_reason for context in herded],
             mmd2=[context.mmd2 for context in herded],
             kernel="candidates",
-            facts={
-                "candidates": {**asdict(doubling), "candidates": min(doubling.candidates, self.strata.count)},
-                "scored_by": self.scored,
-            },
+            facts={"candidates": asdict(doubling), "scored_by": self.scored},
         )
 
 
