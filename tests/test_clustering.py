@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -60,6 +64,18 @@ def test_same_seed_same_clusters() -> None:
     first, again, other = (cluster(points, 10, seed)[0] for seed in (1, 1, 2))
     assert (first == again).all()
     assert (first != other).any()
+
+
+def test_many_threads_change_no_digit() -> None:
+    """Threads that add up in the order in which they finish give other last digits from run to run."""
+    script = (
+        "import numpy as np; from crumb.clustering import cluster; "
+        "points = np.random.default_rng(0).normal(size=(3_000, 8)); "
+        "print(len({cluster(points, 12, 0)[1].tobytes() for _ in range(10)}))"
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "8"}
+    found = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["1"]
 
 
 def inertia(points: np.ndarray, centroids: np.ndarray) -> float:

@@ -69,7 +69,8 @@ def same(found: Any, expected: Any) -> str:
 
 
 def cases(folder: Path) -> list[dict[str, Any]]:
-    pools.HELD_CELLS, sources.SHARD_ROWS = 0, 20_000
+    pools.HELD_CELLS = pools.COVERED_CELLS = 0
+    sources.SHARD_ROWS = 20_000
     generate.GROUP_ROWS = 10_000
     table, queries = generate.write(folder, ROWS), pd.DataFrame(generate.queries(300))
     plain = LogisticRegression()

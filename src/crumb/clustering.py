@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin_min
+from threadpoolctl import threadpool_limits
 
 from crumb.quiet import quiet
 
@@ -36,15 +39,22 @@ def _k_means(points: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
     """Centroids by k-means++ and Lloyd."""
     size = max(SAMPLE, 10 * n_clusters)
     if len(points) <= size:
-        return KMeans(n_clusters, n_init=1, random_state=seed).fit(points).cluster_centers_
+        return _lloyd(points, n_clusters, random_state=seed)
     sample = np.random.default_rng(seed).choice(len(points), size, replace=False)
-    first = KMeans(n_clusters, n_init=1, random_state=seed).fit(points[np.sort(sample)]).cluster_centers_
+    first = _lloyd(points[np.sort(sample)], n_clusters, random_state=seed)
     away = pairwise_distances_argmin_min(points, first)[1]
     farthest = np.argsort(away, kind="stable")[-(size // 50) :]  # a small group far out may have no sample
     sample = np.union1d(sample, farthest)
-    second = KMeans(n_clusters, n_init=1, random_state=seed).fit(points[sample]).cluster_centers_
+    second = _lloyd(points[sample], n_clusters, random_state=seed)
     closer = (pairwise_distances_argmin_min(points, second)[1] ** 2).sum() < (away**2).sum()
-    return KMeans(n_clusters, init=second if closer else first, n_init=1, max_iter=PASSES).fit(points).cluster_centers_
+    return _lloyd(points, n_clusters, init=second if closer else first, max_iter=PASSES)
+
+
+def _lloyd(points: np.ndarray, n_clusters: int, **options: Any) -> np.ndarray:
+    # Several threads add up their sums in the order in which they happen to finish, and the last digits of the
+    # centroids differ from run to run: enough to choose another row where two are about as good.
+    with threadpool_limits(1, "openmp"):
+        return KMeans(n_clusters, n_init=1, **options).fit(points).cluster_centers_
 
 
 def value_order(points: np.ndarray) -> np.ndarray:
