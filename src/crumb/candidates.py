@@ -28,7 +28,8 @@ from crumb.strata import draw
 FIRST = 24  # candidates a cluster to begin with, as a multiple of the budget
 ENOUGH = 0.02  # a doubling that lowers the MMD² by less was not needed
 BLOCK = 1 << 13  # pool rows a block of the distances
-GROUP = 5  # clusters that advance in step: threads wait for each other less over few and long operations
+GROUP = 5  # clusters that advance in step: threads wait for each other less over few and long operations …
+GROUP_ROWS = 120_000  # … and these are long enough with so many candidates in all: more threads then have work
 TRIAL = 10  # one in so many clusters tries more candidates, two at least
 
 Candidates = Callable[[int, int], np.ndarray]  # cluster, how many → rows, sorted
@@ -145,7 +146,7 @@ class _Herding:
 
     def __call__(self, which: Sequence[int], count: int) -> dict[int, Herded]:
         """The contexts of some clusters, from ``count`` candidates each."""
-        size = max(1, min(GROUP, len(which) // 2))
+        size = max(1, min(GROUP, GROUP_ROWS // count, len(which) // 2))
         starts = range(0, len(which), size)
         groups = self.map_blocks(lambda start: self.contexts(which[start : start + size], count), starts)
         return dict(zip(which, chain.from_iterable(groups), strict=True))
