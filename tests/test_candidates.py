@@ -180,3 +180,20 @@ def test_where_candidates_do_not_suffice_auto_goes_on_with_all_rows(monkeypatch:
     assert auto.settings == whole.settings
     for a, b in zip(auto.contexts, whole.contexts, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_no_more_candidates_than_there_are() -> None:
+    """Where a list of candidates is given, its length is the end, and what the last doubling brought is told."""
+    task = problem("cloud")
+    rows = np.random.default_rng(0).permutation(12_000)
+
+    def first(k: int, count: int) -> np.ndarray:
+        return np.sort(rows[:count])
+
+    contexts, doubling = herd_candidates(*task, 60, 3_000, 0, candidates=first, available=3_000)
+    assert doubling.candidates == 3_000
+    assert not doubling.enough
+    assert all(np.isin(context.indices, rows[:3_000]).all() for context in contexts)
+    begun, _ = herd_candidates(*task, 60, 3_000, 0, candidates=first, available=3_000, first=3_000)
+    for one, other in zip(contexts, begun, strict=True):
+        np.testing.assert_array_equal(one.indices, other.indices)

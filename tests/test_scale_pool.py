@@ -144,6 +144,70 @@ def test_rare_classes_are_kept(tmp_path, monkeypatch):
         assert 9 in disk.classes_
 
 
+def test_herded_contexts_keep_rare_classes(tmp_path, monkeypatch):
+    """A class of which no candidate is kept for its place is watched for itself."""
+    stay_on_disk(monkeypatch)
+    truncate(monkeypatch, 4 * 16 * 400)
+    frame = numbers(4_000)
+    frame.loc[[17, 3_999], "target"] = 9
+    folder, queries = write(tmp_path / "t", frame), numbers(40, seed=3).drop(columns="target")
+    _, expected, _, plan = both(folder, queries, min_per_class=2)
+    assert not plan.settings["pool"]["covered"]
+    assert plan.settings["candidates"]["candidates"] <= 400
+    for one in (expected, plan):
+        assert all({17, 3_999} <= set(context.tolist()) for context in one.contexts)
+        assert all(np.isin([0, 1, 2, 9], frame["target"][context]).all() for context in one.contexts)
+
+
+def test_a_class_that_no_scout_has_seen(tmp_path, monkeypatch):
+    stay_on_disk(monkeypatch)
+    truncate(monkeypatch)
+    monkeypatch.setattr("crumb.scale.pool.SCOUTS", 50)
+    frame = numbers(3_000)
+    frame.loc[[17, 2_999], "target"] = 9
+    folder, queries = write(tmp_path / "t", frame), numbers(40, seed=3).drop(columns="target")
+    plan = classifier(min_per_class=2).fit(folder, "target").plan(queries)
+    assert all({17, 2_999} <= set(context.tolist()) for context in plan.contexts)
+
+
+def test_queries_that_reach_farther_than_the_pool(tmp_path, monkeypatch):
+    """All rows lie in the innermost stratum, which gives too few candidates for a context."""
+    stay_on_disk(monkeypatch)
+    truncate(monkeypatch, 16 * 400)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(3_000, 12))).add_prefix("x").assign(target=0)
+    frame["target"] = rng.integers(0, 2, 3_000)
+    queries = pd.DataFrame(rng.normal(size=(60, 12)) * 4).add_prefix("x")
+    options = {"n_clusters": 1, "context_size": 100, "min_per_class": 0}
+    plan = classifier(**options).fit(write(tmp_path / "t", frame), "target").plan(queries)
+    assert len(np.unique(plan.contexts[0])) == 100
+
+
+@pytest.mark.parametrize("strategy", ["mmd", "uniform"])
+def test_blocks_of_which_nothing_is_wanted(tmp_path, monkeypatch, strategy):
+    """A transformer of the user's own is not asked about no rows at all."""
+    stay_on_disk(monkeypatch)
+    truncate(monkeypatch)
+    monkeypatch.setattr("crumb.scale.source.BLOCK_ROWS", 4)
+    folder, queries = write(tmp_path / "t", numbers(2_000)), numbers(30, seed=3).drop(columns="target")
+    options = {"features": StandardScaler(), "n_clusters": 1, "context_size": 20, "min_per_class": 0}
+    plan = classifier(strategy=strategy, **options).fit(folder, "target").plan(queries)
+    assert len(np.unique(plan.contexts[0])) == 20
+
+
+def test_limits_that_come_down_meanwhile_change_nothing(tmp_path, monkeypatch):
+    stay_on_disk(monkeypatch)
+    truncate(monkeypatch, 4 * 16 * 400)
+    folder, queries = write(tmp_path / "t", numbers(5_000)), numbers(40, seed=3).drop(columns="target")
+    plans = []
+    for room in (1 << 20, 50):
+        monkeypatch.setattr("crumb.scale.shortlist.ROOM", room)
+        plans += [classifier(n_jobs=jobs, min_per_class=2).fit(folder, "target").plan(queries) for jobs in (1, 2)]
+    for plan in plans[1:]:
+        assert same_contexts(plans[0], plan)
+        np.testing.assert_array_equal(plans[0].mmd2, plan.mmd2)
+
+
 def test_regression_and_a_filter(tmp_path, monkeypatch):
     stay_on_disk(monkeypatch)
     truncate(monkeypatch)

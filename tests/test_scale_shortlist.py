@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crumb.kernel import RandomFourierFeatures
-from crumb.scale.closeness import Distance, ExactCross, RffCross
+from crumb.scale import shortlist
+from crumb.scale.closeness import Distance
 from crumb.scale.pool import Scouts
-from crumb.scale.rules import Cells, Look, Nearest, RareClasses, Strata, quotas
+from crumb.scale.rules import Anyone, Cells, Look, Nearest, RareClasses, Strata, quotas
 from crumb.scale.scoring import random_numbers
 from crumb.scale.shortlist import Shortlist
 from crumb.strata import STRATA
@@ -26,19 +26,35 @@ def looks(points, codes, centroids, cuts):
             yield look_at(points[rows], rows, codes[rows], centroids)
 
 
-def shortlisted(rules, points, codes, centroids, cuts):
-    """Every piece a shard: each makes its own list, under the limits known when it starts."""
+def shortlisted(rules, points, codes, centroids, cuts, late=1):
+    """Every piece a shard: each makes its own list, under the limits known some pieces before it."""
     whole = Shortlist(rules)
+    known = [whole.limits.copy()] * late
     for look in looks(points, codes, centroids, cuts):
-        own = Shortlist(rules, whole.limits)
+        own = Shortlist(rules, known[-late])
         own.look(look)
         whole.join(own.done())
+        known.append(whole.limits.copy())
     return whole
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(5, 300), st.lists(st.integers(0, 300), max_size=5), st.integers(0, 100), st.booleans())
-def test_pieces_join_to_the_whole(rows, cuts, seed, ties):
+@given(
+    st.integers(5, 300),
+    st.lists(st.integers(0, 300), max_size=5),
+    st.integers(0, 100),
+    st.booleans(),
+    st.sampled_from([8, 40, 1 << 20]),
+    st.integers(1, 3),
+)
+def test_pieces_join_to_the_whole(rows, cuts, seed, ties, room, late):
+    """Whatever the pieces, however often they are gone through, and however late limits become known."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shortlist, "ROOM", room)
+        check_pieces(rows, cuts, seed, ties, late)
+
+
+def check_pieces(rows, cuts, seed, ties, late):
     rng = np.random.default_rng(seed)
     points, centroids = rng.normal(size=(rows, 2)), rng.normal(size=(3, 2))
     points = points.round() if ties else points  # many rows are equally near
@@ -47,8 +63,12 @@ def test_pieces_join_to_the_whole(rows, cuts, seed, ties):
     strata = Strata(Distance(centroids), members, 30)
     rules = [strata, Nearest(3, 4), Cells(3, 5), RareClasses(3, 4, 2)]
     one = shortlisted(rules, points, codes, centroids, [])
-    many = shortlisted(rules, points, codes, centroids, cuts)
-    for number in range(len(rules)):
+    many = shortlisted(rules, points, codes, centroids, cuts, late)
+    for k in range(3):
+        for count in (30, 15):
+            chosen = [strata.rows(found.bins_of(0), found.counts[: strata.n_bins], k, count) for found in (one, many)]
+            np.testing.assert_array_equal(one.done().ids[chosen[0]], many.done().ids[chosen[1]])
+    for number in range(1, len(rules)):
         for first, second in zip(one.bins_of(number), many.bins_of(number), strict=True):
             np.testing.assert_array_equal(one.done().ids[first], many.done().ids[second])
     distance = ((points[None] - centroids[:, None]) ** 2).sum(2)
@@ -103,32 +123,114 @@ def test_a_sample_foretells_limits_that_cost_no_candidate():
             np.testing.assert_array_equal(free.done().ids[first], bound.done().ids[second])
 
 
-def test_closeness_against_brute_force():
-    rng = np.random.default_rng(2)
-    members = [rng.normal(size=(size, 4)) + 3 * k for k, size in enumerate((30, 1, 7))]
-    centroids = np.stack([some.mean(axis=0) for some in members])
-    points = rng.normal(size=(500, 4)) * 3
-    sigma = 1.5
-    gaps = [((points[:, None] - some[None]) ** 2).sum(2) for some in members]
-    cross = np.stack([np.exp(-gap / (2 * sigma**2)).mean(axis=1) for gap in gaps])
-    exact, all_three = ExactCross(members, centroids, sigma), np.arange(3)
-    np.testing.assert_allclose(exact(points, all_three), -cross, atol=1e-12)
-    least = np.array([0.05, 0.2, 1e-4])
-    exact.prune(least, np.zeros((1, 4)))  # no row of this sample is left out of the first cluster
-    assert np.isinf(exact.radii).tolist() == [True, False, False]
-    np.testing.assert_allclose(exact(points, all_three)[0], -cross[0], atol=1e-12)
-    exact.prune(least, points)
-    pruned = exact(points, all_three)
-    wanted = cross >= least[:, None]
-    assert (pruned > 0).any()  # some rows are left out, and none that is wanted
-    np.testing.assert_allclose(pruned[wanted], -cross[wanted], atol=1e-12)
-    assert (pruned[~wanted] > -least[:, None].repeat(500, 1)[~wanted]).all()
-    features = RandomFourierFeatures.draw(4, 20_000, sigma, rng)
-    rff = RffCross(features.omega.numpy(), features.phase.numpy(), members)
-    np.testing.assert_allclose(rff(points, all_three), -cross, atol=0.04)
-    np.testing.assert_allclose(
-        Distance(centroids)(points, all_three), ((points[None] - centroids[:, None]) ** 2).sum(2)
-    )
+def test_a_class_that_is_common_among_the_candidates_is_not_watched():
+    rng = np.random.default_rng(3)
+    points, members = rng.normal(size=(20_000, 3)), rng.normal(size=(200, 3)) * 0.7
+    centroid = members.mean(axis=0, keepdims=True)
+    near = ((points - centroid) ** 2).sum(axis=1) < 1.0
+    codes = np.where(near, 0, 1)  # class 0 near the queries, class 1 also far away, class 2 nearly nowhere
+    codes[rng.choice(20_000, 40, replace=False)] = 2
+    strata = Strata(Distance(centroid), [members], 1_000)
+    rule = RareClasses(1, 3, 2, strata)
+    limits = rule.expected_limits(look_at(points[:5_000], np.arange(5_000), codes[:5_000], centroid), 20_000)
+    assert np.isneginf(limits).tolist() == [True, True, False]
+    watched = Shortlist([strata, rule], np.concatenate([np.full(strata.n_bins, np.inf), limits]))
+    for look in looks(points, codes, centroid, [7_000]):
+        watched.look(look)
+    kept = watched.done()
+    distance = ((points - centroid) ** 2).sum(axis=1)
+    found = [kept.ids[places] for places in watched.bins_of(1)]
+    assert [len(ids) for ids in found] == [0, 0, 2]
+    rare = np.flatnonzero(codes == 2)
+    assert set(found[2]) == set(rare[np.argsort(distance[rare])[:2]])
+    assert (kept.codes == 0).sum() > 100  # what is not watched is there anyway
+
+
+class Counted(Scouts):
+    """Rows that remember how many of them were worked out."""
+
+    asked = 0
+
+    def points(self, rows):
+        type(self).asked += len(self) if rows is None else len(rows)
+        return super().points(rows)
+
+
+def test_only_rows_that_can_be_drawn_are_worked_out():
+    rng = np.random.default_rng(4)
+    points, members = rng.normal(size=(20_000, 3)), rng.normal(size=(200, 3)) * 0.7
+    centroid, ids = members.mean(axis=0, keepdims=True), np.arange(20_000)
+    strata = Strata(Distance(centroid), [members], 1_000)
+    limits = strata.expected_limits(look_at(points, ids, None, centroid), 20_000)
+    look = Look(Counted(points, None), ids, random_numbers(ids, 5), centroid)
+    bound, free = Shortlist([strata], limits), Shortlist([strata])
+    bound.look(look)
+    assert 1_000 < Counted.asked < 10_000
+    free.look(look_at(points, ids, None, centroid))
+    rows = [one.done().ids[strata.rows(one.bins_of(0), one.counts, 0, 1_000)] for one in (bound, free)]
+    np.testing.assert_array_equal(*rows)
+
+
+def test_limits_of_a_cluster_change_nothing_for_another():
+    """Rows that lie on the edge of a stratum: products for few clusters or rows round differently than for many."""
+    rng = np.random.default_rng(0)
+    queries = rng.normal(size=(2, 16)) * 100
+    points = np.concatenate([np.repeat(queries, 1_000, axis=0), rng.normal(size=(3, 16))])
+    ids, strata = np.arange(len(points)), Strata(Distance(queries), [queries[:1], queries[1:]], 50)
+    found = []
+    for reach in (np.inf, 1e-3, 0.3):
+        limits = np.full((2, strata.n_bins // 2), np.inf)
+        limits[1] = reach
+        entries = strata.find(look_at(points, ids, None, queries), limits.ravel())
+        bins, keys, rows = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+        mine = bins < strata.n_bins // 2
+        order = np.lexsort((rows[mine], bins[mine]))
+        found.append([part[mine][order] for part in (bins, keys, rows)])
+    for other in found[1:]:
+        for one, same in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, same)
+
+
+def test_classes_without_a_row_in_a_block():
+    points, centroid = np.random.default_rng(0).normal(size=(20, 2)), np.zeros((1, 2))
+    rule = RareClasses(1, 2, 1)
+    look = look_at(points, np.arange(20), np.zeros(20, dtype=int), centroid)
+    (bins, keys, rows), *_ = [one for one in rule.find(look, np.array([1.0, np.inf])) if len(one[0])]
+    distance = (points**2).sum(axis=1)
+    assert set(rows) == set(np.flatnonzero(distance < 1.0))
+    assert (bins == 0).all()
+    np.testing.assert_allclose(keys, distance[rows])
+
+
+def test_a_rare_row_far_from_the_origin_is_not_lost():
+    """Single precision there is coarser than the distance between rows."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        points = (rng.normal(size=(200, 3)) * 0.1 + [223.0, 0.0, 0.0]).astype(np.float32)
+        codes = np.zeros(200, dtype=int)
+        codes[57] = 1
+        rule = RareClasses(1, 2, 1)
+        look = look_at(points, np.arange(200), codes, np.array([[223.0, 0.01, 0.02]]))
+        found = Shortlist([rule], rule.expected_limits(look, 200))
+        found.look(look)
+        assert [len(places) for places in found.bins_of(0)] == [1, 1]
+
+
+def test_some_rows_stand_by():
+    points = np.random.default_rng(0).normal(size=(500, 2))
+    rule = Anyone(7)
+    found = shortlisted([rule], points, np.zeros(500, dtype=int), points[:1], [100, 320])
+    draws = random_numbers(np.arange(500), 5)
+    assert found.done().ids[found.bins_of(0)[0]].tolist() == np.argsort(draws)[:7].tolist()
+    limit = rule.expected_limits(look_at(points, np.arange(500), None, points[:1]), 500)
+    assert (draws < limit).sum() >= 7
+
+
+def test_some_points_of_a_look():
+    points = np.random.default_rng(5).normal(size=(50, 2))
+    look = look_at(points, np.arange(50), None, points[:1])
+    for rows in ([3, 5, 20], [5, 20], [20, 21], [], list(range(50)), [49]):
+        np.testing.assert_array_equal(look.some_points(np.array(rows, dtype=int)), points[rows])
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**31 - 2])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,8 +11,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scale_tables import mixed, write
 
+from crumb.scale import scoring, statistics
 from crumb.scale import source as sources
-from crumb.scale import statistics
 from crumb.scale.engine import LocalEngine
 from crumb.scale.pool import learn_pool, read_whole
 from crumb.scale.source import count_rows, open_source
@@ -76,3 +78,34 @@ def test_rare_texts_are_forgotten_and_not_the_frequent_ones(monkeypatch):
         counts = statistics._joined(counts, statistics.Counter(pd.Series(piece).value_counts().to_dict()))
     assert len(counts) <= 100
     assert {counts["often"], counts["oft"]} == {300}
+
+
+def test_plain_numbers_are_read_without_a_frame(tmp_path, monkeypatch):
+    """The same moments by both ways, whatever the type; a hole or an infinite value in one block changes nothing."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "double": rng.normal(size=500) * 1e3 + 1e6,
+            "single": rng.normal(size=500).astype(np.float32),
+            "whole": rng.integers(-(2**40), 2**40, 500),
+            "small": rng.integers(0, 200, 500).astype(np.uint8),
+            "target": rng.integers(0, 2, 500),
+        }
+    )
+    holes = frame.assign(single=frame["single"].where(frame.index != 300), double=frame["double"].replace(0, np.nan))
+    holes.loc[7, "double"] = -np.inf
+    for number, table in enumerate((frame, holes)):
+        monkeypatch.setattr(sources, "BLOCK_ROWS", 64)
+        source = count_rows(open_source(write(tmp_path / str(number), table), "target"), LocalEngine(1))
+        pool, fast = learn_pool(source, LocalEngine(1), seed=0, classify=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(statistics, "plain_columns", lambda *args: None)
+            patch.setattr(scoring, "plain_columns", lambda *args: None)
+            other, slow = learn_pool(source, LocalEngine(1), seed=0, classify=True)
+        for field in fields(fast.moments):
+            np.testing.assert_array_equal(getattr(fast.moments, field.name), getattr(slow.moments, field.name))
+        np.testing.assert_array_equal(pool.scouts.of_points, other.scouts.of_points)
+        finite = table["double"][np.isfinite(table["double"])]
+        np.testing.assert_allclose(fast.moments.mean[0], finite.mean(), rtol=1e-12)
+        np.testing.assert_allclose(fast.moments.squares[0], ((finite - finite.mean()) ** 2).sum(), rtol=1e-9)
+        assert fast.moments.below.tolist() == [number, 0, 0, 0]

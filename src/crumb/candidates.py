@@ -40,11 +40,11 @@ class Doubling:
     """Candidates of each cluster, and the share by which twice as many lowered the MMD² of those that tried."""
 
     candidates: int
-    gain: float
+    gain: float | None  # None: nothing was tried
 
     @property
     def enough(self) -> bool:
-        return self.gain < ENOUGH
+        return self.gain is not None and self.gain < ENOUGH
 
 
 def herd_candidates(
@@ -69,9 +69,10 @@ def herd_candidates(
     ``first`` is how many to begin with.
     """
     herding = _Herding(kernel, pool, queries, labels, n, seed, dtype, map_blocks, candidates)
+    whole = available is None
     available = len(pool) if available is None else available
     first = min(first or FIRST * n, available)
-    every, count, gain = range(herding.n_clusters), first, 0.0  # of a whole pool nothing more is to be had
+    every, count, gain = range(herding.n_clusters), first, None
     with threadpool_limits(1, "blas"):  # threads share the clusters, not the products
         found = herding(every, count)
         trial = _trial(found, seed)
@@ -85,7 +86,8 @@ def herd_candidates(
             before, count = after, twice
         if count > first:
             found = before | herding([k for k in every if k not in trial], count)
-    return [found[k] for k in every], Doubling(count, 0.0 if count == len(pool) else gain)
+    # Of a whole pool nothing more is to be had.
+    return [found[k] for k in every], Doubling(count, 0.0 if whole and count == len(pool) else gain)
 
 
 def _trial(found: dict[int, Herded], seed: int) -> list[int]:

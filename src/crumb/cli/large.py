@@ -10,7 +10,7 @@ from typing import Any
 
 from crumb.cli.options import parameters
 from crumb.cli.report import note, print_json
-from crumb.cli.tables import FEW_VALUES, as_classes, check_output, read_table, suggestion
+from crumb.cli.tables import FEW_VALUES, as_classes, check_output, check_task, read_table, suggestion
 from crumb.errors import InvalidInput
 
 OPERATORS = ("<=", ">=", "!=", "==", "=", "<", ">")
@@ -32,10 +32,7 @@ def predict_large(args: argparse.Namespace) -> None:
     check_output(args.out, (".parquet", ".pq"), inputs=[args.train, args.test])
     chunk_rows = CHUNK_ROWS if args.chunk_rows is None else positive("--chunk-rows", args.chunk_rows)
     task = args.task or _infer_task(args)
-    if task == "classification" and args.quantiles:
-        raise InvalidInput("--quantiles are for regression, but this is classification.")
-    if task == "regression" and args.no_proba:
-        raise InvalidInput("--no-proba is for classification, but this is regression.")
+    check_task(args, task)
     options = parameters(args) | ({"engine": args.engine} if args.engine else {})
     model = _fit((CrumbClassifier if task == "classification" else CrumbRegressor)(**options), args)
     queries = open_queries(args.test, list(model.feature_names_in_))

@@ -14,9 +14,8 @@ from crumb.cli.options import (
     levels,
     parameters,
 )
-from crumb.cli.report import note, print_json
-from crumb.cli.tables import TABLES, Tables, as_classes, check_output, infer_task, load_tables, write_table
-from crumb.errors import InvalidInput
+from crumb.cli.report import print_json
+from crumb.cli.tables import TABLES, Tables, as_classes, check_output, chosen_task, load_tables, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +52,8 @@ def run(args: argparse.Namespace) -> None:
         return
     check_output(args.out, TABLES, inputs=[args.train, args.test])
     tables = load_tables(args.train, args.test, args.target, args.drop_missing_target)
-    task = _task(args, tables)
+    assert tables.y_train is not None  # --target is required
+    task = chosen_task(args, tables.y_train)
     answer, report = (_classify if task == "classification" else _regress)(args, tables)
     write_table(answer, args.out)
     if args.json:
@@ -63,18 +63,6 @@ def run(args: argparse.Namespace) -> None:
     print(f"{report['contexts']} contexts of up to {report['context_size']:,} rows, {report['seconds']:.1f} s")
     if report["score"]:
         print(", ".join(f"{name} {value:.4f}" for name, value in report["score"].items() if value is not None))
-
-
-def _task(args: argparse.Namespace, tables: Tables) -> str:
-    task = args.task
-    if task is None:
-        task, reason = infer_task(tables.y_train)
-        note(f"the target {args.target!r} {reason}: {task} (--task overrides).")
-    if task == "classification" and args.quantiles:
-        raise InvalidInput("--quantiles are for regression, but this is classification.")
-    if task == "regression" and args.no_proba:
-        raise InvalidInput("--no-proba is for classification, but this is regression.")
-    return task
 
 
 def _classify(args: argparse.Namespace, tables: Tables) -> tuple[pd.DataFrame, dict[str, Any]]:

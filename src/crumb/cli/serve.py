@@ -163,14 +163,8 @@ def _fresh(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, S
 
 def _fit(args: argparse.Namespace, tables: Any) -> Any:
     from crumb import CrumbClassifier, CrumbRegressor
-    from crumb.cli.tables import as_classes, infer_task
+    from crumb.cli.tables import as_classes, chosen_task
 
-    task = args.task
-    if task is None:
-        task, reason = infer_task(tables.y_train)
-        note(f"the target {args.target!r} {reason}: {task} (--task overrides).")
-    if task == "classification" and args.quantiles:
-        raise InvalidInput("--quantiles are for regression, but this is classification.")
-    if task == "classification":
+    if chosen_task(args, tables.y_train) == "classification":
         return CrumbClassifier(**parameters(args)).fit(tables.X_train, as_classes(tables.y_train))
     return CrumbRegressor(**parameters(args)).fit(tables.X_train, tables.y_train)

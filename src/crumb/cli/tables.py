@@ -113,6 +113,24 @@ def check_suffix(path: str, suffixes: Sequence[str]) -> str:
     raise InvalidInput(f"The name {path} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}.")
 
 
+def chosen_task(args: Any, y: pd.Series) -> str:
+    """What ``--task`` says, or else what the target looks like."""
+    task = args.task
+    if task is None:
+        task, reason = infer_task(y)
+        note(f"the target {args.target!r} {reason}: {task} (--task overrides).")
+    check_task(args, task)
+    return task
+
+
+def check_task(args: Any, task: str) -> None:
+    """Options that are for the other task are a mistake."""
+    if task == "classification" and args.quantiles:
+        raise InvalidInput("--quantiles are for regression, but this is classification.")
+    if task == "regression" and getattr(args, "no_proba", False):
+        raise InvalidInput("--no-proba is for classification, but this is regression.")
+
+
 def infer_task(y: pd.Series) -> tuple[str, str]:
     """Classification or regression, and the reason in words."""
     import pandas as pd

@@ -2,7 +2,8 @@
 
 from crumb.online.drift import Drift
 from crumb.online.observer import Observer
-from crumb.online.stream import CrumbOnline, Stats
+from crumb.online.stats import Stats
+from crumb.online.stream import CrumbOnline
 from crumb.online.version import Answer
 
 __all__ = ["Answer", "CrumbOnline", "Drift", "Observer", "Stats"]

@@ -20,7 +20,8 @@ from crumb.online.drift import Baseline
 from crumb.online.learning import LabelledRows, PoolMemory, first_pool
 from crumb.online.observer import Observer
 from crumb.online.rows import stack
-from crumb.online.stream import COUNTERS, CrumbOnline, Stats
+from crumb.online.stats import COUNTERS, Stats
+from crumb.online.stream import CrumbOnline
 from crumb.online.version import PlanVersion
 from crumb.online.window import latest
 from crumb.persistence import load as load_estimator

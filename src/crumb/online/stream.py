@@ -30,10 +30,11 @@ from crumb.online.learning import PoolMemory, first_pool, refitted
 from crumb.online.observer import Observer, tell
 from crumb.online.refresh import Refresher, RefreshPolicy
 from crumb.online.rows import Piece, Record, gather
+from crumb.online.settings import check_settings
+from crumb.online.stats import COUNTERS, Stats
 from crumb.online.version import Answer, PlanVersion, check_estimator, make_version, pool_sample, resolve_output
 from crumb.online.window import Window, latest
 from crumb.plan import Plan
-from crumb.settings import positive
 
 log = logging.getLogger("crumb.online")
 
@@ -52,29 +53,6 @@ class Pending:
     def let_go(self) -> None:
         """Whoever keeps the future keeps this, and is not to keep tables and pools with it."""
         del self.version, self.rows
-
-
-@dataclass(frozen=True)
-class Stats:
-    """Where a stream stands. Counts are since the stream was first made, restarts included."""
-
-    accepted: int = 0
-    answered: int = 0
-    failed: int = 0  # answered with an exception
-    cancelled: int = 0  # by those who had asked
-    refused: int = 0
-    passes: int = 0
-    refreshes: int = 0
-    refresh_failures: int = 0
-    pending: int = 0
-    version: int = 1
-    pool_version: int = 1
-    plan_age: float = 0.0  # seconds
-    drift: Drift | None = None  # the last look at the window
-    fill: dict[int, int] = field(default_factory=dict)  # queries that wait, by cluster
-
-
-COUNTERS = ("accepted", "answered", "failed", "cancelled", "refused", "passes", "refreshes", "refresh_failures")
 
 
 class CrumbOnline:
@@ -511,29 +489,6 @@ def _resolve(future: Future[Answer], result: Answer | BaseException) -> None:
             future.set_result(result)
     except BaseException as error:  # Exceptions end in the future itself
         log.warning("a callback of an answer failed: %s", type(error).__name__)
-
-
-def check_settings(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a stream, checked, with what depends on others filled in."""
-    checked = dict(settings)
-    for name in ("b_min", "max_pending", "window"):
-        checked[name] = positive(name, settings[name])
-    if settings["refresh_every"] is None:
-        checked["refresh_every"] = (
-            checked["window"] if settings["refresh"] != "drift" else max(1, checked["window"] // 4)
-        )
-    else:
-        checked["refresh_every"] = positive("refresh_every", settings["refresh_every"])
-    if settings["max_rows"] is not None and positive("max_rows", settings["max_rows"]) < 2:
-        raise InvalidInput("max_rows must be at least 2.")
-    if not settings["timeout"] >= 0:
-        raise InvalidInput(f"timeout must be a number of seconds, got {settings['timeout']!r}.")
-    if settings["max_age"] is not None and not settings["max_age"] > 0:
-        raise InvalidInput(f"max_age must be a positive number of seconds, got {settings['max_age']!r}.")
-    if not 0 < settings["significance"] < 1:
-        raise InvalidInput(f"significance must lie between 0 and 1, got {settings['significance']!r}.")
-    RefreshPolicy(settings["refresh"], checked["refresh_every"])
-    return checked
 
 
 def _finite(labels: np.ndarray) -> np.ndarray:

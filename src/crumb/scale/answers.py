@@ -44,10 +44,9 @@ def read_rows(source: Source, ids: np.ndarray) -> pd.DataFrame:
 
 def sample_rows(source: Source, most: int, seed: int) -> pd.DataFrame:
     """Queries that stand for all of them."""
-    ids = np.arange(source.rows)
-    if source.rows > most:
-        ids = np.sort(np.random.default_rng(seed).choice(source.rows, most, replace=False))
-    return read_rows(source, ids)
+    if source.rows <= most:
+        return read_rows(source, np.arange(source.rows))
+    return read_rows(source, np.sort(np.random.default_rng(seed).choice(source.rows, most, replace=False)))
 
 
 def answer_files(

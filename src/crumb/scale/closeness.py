@@ -15,6 +15,7 @@ import numpy as np
 
 TILE = 1 << 10  # queries, or rows, a tile of kernel values or features
 WORTH_PRUNING = 0.5  # share of the rows up to which leaving out the others saves more than it costs
+ROOM = 32.0  # times the rounding error of one number: what sums of some hundred of them may differ by
 TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 
 
@@ -24,6 +25,15 @@ class Closeness(ABC):
     @abstractmethod
     def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         """(b, d) → (K, b), for some clusters by number."""
+
+    @abstractmethod
+    def rounding(self, points: np.ndarray) -> np.ndarray:
+        """(b,) how far two computations of the same closeness may lie apart: products round differently for few rows
+        and for many."""
+
+    @abstractmethod
+    def exactly(self, points: np.ndarray, k: int) -> np.ndarray:
+        """(b,) closeness to one cluster in float64, with the same digits whatever other rows come along."""
 
     @abstractmethod
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
@@ -38,6 +48,12 @@ class Distance(Closeness):
 
     def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         return squared_distances(self.centroids[clusters].astype(points.dtype), points)
+
+    def rounding(self, points: np.ndarray) -> np.ndarray:
+        return _rounding(points, self.centroids)
+
+    def exactly(self, points: np.ndarray, k: int) -> np.ndarray:
+        return _by_column(points, self.centroids[k])
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
         # Queries lie closer to their own mean than other rows of the same kind do.
@@ -65,6 +81,19 @@ class RffCross(Closeness):
             closeness[:, start : start + TILE] = target @ self._features(points[start : start + TILE]).T
         return closeness
 
+    def rounding(self, points: np.ndarray) -> np.ndarray:
+        angles = np.sqrt(np.einsum("ij,ij->i", points, points)) * np.linalg.norm(self.omega, axis=0).max()
+        return np.float32(ROOM * np.finfo(np.float32).eps) * (1.0 + angles)
+
+    def exactly(self, points: np.ndarray, k: int) -> np.ndarray:
+        angles = np.zeros((len(points), len(self.phase))) + self.phase
+        for column, weights in zip(points.T.astype(np.float64), self.omega, strict=True):
+            angles += column[:, None] * weights
+        total = np.zeros(len(points))
+        for angle, weight in zip(angles.T, self.target[k], strict=True):
+            total += np.cos(angle) * weight
+        return total
+
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
         return [_without_itself(self(some, np.array([k]))[0], len(some)) for k, some in enumerate(members)]
 
@@ -86,11 +115,22 @@ class ExactCross(Closeness):
         )
 
     def _pruned(self, k: int, points: np.ndarray) -> np.ndarray:
-        squared = squared_distances(self.centroids[k : k + 1].astype(points.dtype), points)[0]
-        values = squared / (1.0 + squared)  # 0 … 1: above every cross-term with its minus sign
-        near = np.flatnonzero(squared <= self.radii[k] ** 2)
+        values = squared_distances(self.centroids[k : k + 1].astype(points.dtype), points)[0]  # above every cross-term
+        near = np.flatnonzero(values <= self.radii[k] ** 2)
         values[near] = self._cross(k, points[near])
         return values
+
+    def rounding(self, points: np.ndarray) -> np.ndarray:
+        farthest = np.stack([some[np.einsum("ij,ij->i", some, some).argmax()] for some in self.members])
+        room = _rounding(points, farthest) / points.dtype.type(2 * self.sigma**2)
+        return room + points.dtype.type(ROOM * np.finfo(points.dtype).eps)
+
+    def exactly(self, points: np.ndarray, k: int) -> np.ndarray:
+        total = np.zeros(len(points))
+        for query in self.members[k]:
+            total += np.exp(_by_column(points, query) * (-0.5 / self.sigma**2))
+        squared = _by_column(points, self.centroids[k])
+        return np.where(squared > self.radii[k] ** 2, squared, -total / len(self.members[k]))
 
     def _cross(self, k: int, points: np.ndarray) -> np.ndarray:
         total = np.zeros(len(points), dtype=points.dtype)
@@ -126,26 +166,45 @@ def squared_distances(some: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def below(some: np.ndarray, points: np.ndarray, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All pairs whose squared distance is below the limit of their k: k, rows and exact distances, by row and k.
+    """All pairs whose squared distance is below the limit of their k: k, rows and exact distances.
 
     A product in the precision of the points finds them, with room for its rounding; differences in float64 decide.
     """
     rough = some.astype(points.dtype)
     room = points.dtype.type(1.0 - 4.0 * points.shape[1] * np.finfo(points.dtype).eps)
-    most = (limits - room * np.einsum("ij,ij->i", rough, rough)).astype(points.dtype)[:, None]
+    with np.errstate(over="ignore"):
+        most = (limits - room * np.einsum("ij,ij->i", rough, rough)).astype(points.dtype)[:, None]
     found, step = [], tile_rows(len(some))
-    for start in range(0, len(points), step):
+    for start in range(0, max(1, len(points)), step):
         tile = points[start : start + step]
         # ‖x − c‖² ≥ −2⟨x, c⟩ + room·‖x‖² + room·‖c‖², of which the last has been moved to the other side.
+        sizes = np.einsum("ij,ij->i", tile, tile)
         least = (-2.0 * rough) @ tile.T
-        least += room * np.einsum("ij,ij->i", tile, tile)
-        near = np.flatnonzero(~(least >= most))  # what has overflowed is looked at as well
-        found.append((near // len(tile), near % len(tile) + start))
+        least += room * sizes
+        least[:, ~np.isfinite(sizes)] = -np.inf  # what has overflowed is looked at
+        near = np.flatnonzero(least < most)
+        found.append((near // max(1, len(tile)), near % max(1, len(tile)) + start))
     k, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
     gaps = points[rows].astype(np.float64) - some[k]
     distance = np.einsum("ij,ij->i", gaps, gaps)
     kept = distance < limits[k]
     return k[kept], rows[kept], distance[kept]
+
+
+def _by_column(points: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    """(b,) squared distances in float64, column after column: no sum depends on how many rows there are."""
+    total = np.zeros(len(points))
+    for column, value in zip(points.T.astype(np.float64), centre.astype(np.float64), strict=True):
+        gap = column - value
+        gap *= gap
+        total += gap
+    return total
+
+
+def _rounding(points: np.ndarray, some: np.ndarray) -> np.ndarray:
+    """(b,) of squared distances by a product in the precision of the points."""
+    sizes = np.einsum("ij,ij->i", points, points) + points.dtype.type(np.einsum("ij,ij->i", some, some).max())
+    return points.dtype.type(4.0 * points.shape[1] * np.finfo(points.dtype).eps) * sizes
 
 
 def tile_rows(clusters: int) -> int:

@@ -36,7 +36,7 @@ from crumb.table import TableEncoder, to_rows
 
 SCOUTS, SCOUT_CELLS = 100_000, 8_000_000  # rows, and cells, of the table
 SCOUT_DISTANCES = 1 << 22  # clusters × rows that are looked at together
-COVERED_CELLS = 50_000_000  # numbers of a pool whose points are all held: at most 400 MB
+COVERED_CELLS = 50_000_000  # numbers of a pool whose points are all held: 400 MB, and as much again meanwhile
 HELD_CELLS = 10_000_000  # a table with fewer cells is read whole: the answer is then that of the table in memory
 
 

@@ -21,8 +21,8 @@ from crumb.scale.closeness import Closeness, below, squared_distances, tile_rows
 from crumb.strata import ELSEWHERE, STRATA
 
 SURE = 30  # rows of a sample from which the number in the pool is foretold …
-COMMON = 0.05  # share of the candidates from which a class needs no watching
 DEVIATIONS = 6.0  # … with so many standard deviations to spare
+COMMON = 100  # candidates of a class, for each that may be asked for, with which it needs no watching
 
 RowNumbers: TypeAlias = "np.ndarray | None"  # None: all
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # bins, keys, rows of the block
@@ -61,8 +61,8 @@ class Look:
 
     @cached_property
     def distance(self) -> np.ndarray:
-        """(K, b) squared, to the centroids."""
-        return squared_distances(self.centroids, self.points)
+        """(K, b) squared, to the centroids, in float64."""
+        return squared_distances(self.centroids, self.points.astype(np.float64))
 
     def some_points(self, rows: np.ndarray) -> np.ndarray:
         """(rows, d) of some rows, rising; worked out once where later rows are among earlier ones."""
@@ -101,7 +101,7 @@ class NearestRows(Rule):
 
 
 class Everything(Rule):
-    """All rows: where the whole pool has room among the candidates."""
+    """All rows: where the points of the whole pool are held."""
 
     n_bins = 1
 
@@ -124,7 +124,7 @@ class Nearest(NearestRows):
             yield np.full(len(rows), k), look.distance[k][rows], rows
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
-        return _nth(sample.distance, self.n)
+        return _nth(sample, np.ones(len(sample.ids), dtype=bool), self.n)
 
 
 class Cells(Rule):
@@ -152,6 +152,25 @@ class Cells(Rule):
         numbers = np.full(len(self.all_centroids), -1)
         numbers[self.used] = np.arange(len(self.used))
         return numbers[squared_distances(self.all_centroids, look.points).argmin(axis=0)]
+
+
+class Anyone(Rule):
+    """n random rows of the whole pool."""
+
+    n_bins = 1
+
+    def __init__(self, n: int):
+        self.n = n
+
+    def caps(self, counts: np.ndarray) -> np.ndarray:
+        return np.array([self.n])
+
+    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
+        rows = np.flatnonzero(look.draws < limits[0])
+        yield np.zeros(len(rows), dtype=np.int64), look.draws[rows], rows
+
+    def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
+        return np.array([(self.n + DEVIATIONS * (1.0 + np.sqrt(self.n))) / rows])
 
 
 class Numbered(Rule):
@@ -199,43 +218,59 @@ class Strata(Rule):
         near = np.flatnonzero(look.draws < reach.max())
         look.some_points(near)
         for clusters, rows in _who_looks_at_what(reach, look.draws, near):
-            draws, close = look.draws[rows], self.measure(look.some_points(rows), clusters)
-            strata = self._strata(close, clusters)
+            draws = look.draws[rows]
+            points = look.some_points(rows)
+            close = self.measure(points, clusters)
+            strata = self._strata(close, points, clusters)
             k, found = np.divmod(np.flatnonzero(draws < by_draw[clusters[:, None], strata]), len(rows))
             bins = strata[k, found] + (strata[k, found] == STRATA)  # the rows beyond have the last bin
             yield clusters[k] * (STRATA + 2) + bins, draws[found], rows[found]
             for one in np.flatnonzero(nearest[clusters]):
-                beyond = np.where(strata[one] == STRATA, close[one], np.inf)
-                found = _lowest(beyond, limits[clusters[one], STRATA], self.count)
-                yield np.full(len(found), clusters[one] * (STRATA + 2) + STRATA), close[one][found], rows[found]
+                beyond = np.flatnonzero(strata[one] == STRATA)
+                room = self.measure.rounding(points[beyond])
+                near = beyond[_lowest(close[one][beyond], limits[clusters[one], STRATA], self.count, room)]
+                keys = self.measure.exactly(points[near], clusters[one])
+                yield np.full(len(near), clusters[one] * (STRATA + 2) + STRATA), keys, rows[near]
 
-    def _strata(self, close: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-        """(K, b) by ten comparisons: faster than a search for each value."""
-        strata = np.zeros(close.shape, dtype=np.int8)
+    def _strata(self, close: np.ndarray, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+        """(K, b) by ten comparisons, faster than a search for each value; where rounding could decide, exactly."""
+        strata, doubtful = np.zeros(close.shape, dtype=np.int8), np.zeros(close.shape, dtype=bool)
+        room = self.measure.rounding(points).astype(close.dtype)
         for edge in self.edges[clusters].T.astype(close.dtype):
-            strata += close > edge[:, None]
+            gap = close - edge[:, None]
+            strata += gap > 0
+            doubtful |= np.abs(gap, out=gap) <= room
+        for mine, doubt, k in zip(strata, doubtful, clusters, strict=True):
+            rows = np.flatnonzero(doubt)
+            mine[rows] = np.searchsorted(self.edges[k], self.measure.exactly(points[rows], k))
         return strata
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
-        everyone = np.arange(self.n_clusters)
-        strata = self._strata(self.measure(sample.points, everyone), everyone)
-        table = np.stack([np.bincount(mine, minlength=STRATA + 1) for mine in strata])
+        table = np.stack([np.bincount(mine, minlength=STRATA + 1) for mine in self._of_sample(sample)])
         sure = table >= SURE
         whole = np.where(sure, table, 0) * (rows / len(sample.ids))
-        # Strata of which too little is known count as empty: the next ones out may have to stand in for them.
-        quota, nearest = quotas(whole[:, :STRATA].astype(np.int64), self.count)
+        # Counted cautiously, and as empty where too little is known: the next ones out may have to stand in for them.
+        cautious = whole / (1.0 + DEVIATIONS / np.sqrt(np.maximum(table, 1)))
+        quota, nearest = quotas(cautious[:, :STRATA].astype(np.int64), self.count)
         wanted = np.column_stack([quota, self.count - _wanted(self.count) + nearest])
         spare = 1.0 + DEVIATIONS / np.sqrt(np.maximum(np.minimum(table, wanted), 1))
         by_draw = np.where(sure, spare * wanted / np.maximum(whole, 1), np.inf)
-        # Rows beyond are the nearest only where the strata, counted cautiously, fall short.
-        _, lacking = quotas((whole / spare)[:, :STRATA].astype(np.int64), self.count)
-        return np.insert(by_draw, STRATA, np.where(lacking > 0, np.inf, -np.inf), axis=1).ravel()
+        return np.insert(by_draw, STRATA, np.where(nearest > 0, np.inf, -np.inf), axis=1).ravel()
 
-    def common(self, sample: Look, n_classes: int) -> np.ndarray:
-        """(K, C) classes of which many rows are among those where the queries lie, and so among the candidates."""
-        inside = self.measure(sample.points, np.arange(self.n_clusters)) <= self.edges[:, -1:]
-        counts = np.stack([np.bincount(sample.codes[mine], minlength=n_classes) for mine in inside])
-        return (counts >= SURE) & (counts >= COMMON * counts.sum(axis=1, keepdims=True))
+    def common(self, sample: Look, n_classes: int, m: int) -> np.ndarray:
+        """(K, C) classes of which so many candidates are to be expected that the m nearest need not be watched."""
+        strata, found = self._of_sample(sample), []
+        for mine in strata:
+            table = np.bincount(mine * n_classes + sample.codes, minlength=(STRATA + 1) * n_classes)
+            table = table.reshape(STRATA + 1, n_classes)[:STRATA]
+            quota, _ = quotas(np.full((1, STRATA), self.count), self.count)
+            expected = quota[0] @ (table / np.maximum(table.sum(axis=1, keepdims=True), 1))
+            found.append((table.sum(axis=0) >= SURE) & (expected >= COMMON * m))
+        return np.stack(found)
+
+    def _of_sample(self, sample: Look) -> np.ndarray:
+        everyone = np.arange(self.n_clusters)
+        return self._strata(self.measure(sample.points, everyone), sample.points, everyone).astype(np.int64)
 
     def rows(self, bins: list[np.ndarray], counts: np.ndarray, k: int, count: int) -> np.ndarray:
         """The candidates of cluster k, at most ``count``: positions from ``bins``, which hold each bin's in order."""
@@ -260,12 +295,13 @@ class RareClasses(NearestRows):
         limits = limits.reshape(-1, self.n_classes)
         # A class of which too few rows have been seen has no limit yet: its rows, and only they, are all looked at.
         is_open = (limits == np.inf).any(axis=0)
-        for classes in (is_open, ~is_open):
+        is_closed = ~is_open & (limits > -np.inf).any(axis=0)
+        for classes in (is_open, is_closed):
             most = limits[:, classes].max(axis=1, initial=-np.inf)
             clusters = np.flatnonzero(most > -np.inf)
             if len(clusters):
-                rows = np.arange(len(look.codes)) if classes.all() else np.flatnonzero(classes[look.codes])
-                points = look.points if classes.all() else look.points[rows]
+                rows = np.flatnonzero(classes[look.codes])
+                points = look.points if len(rows) == len(look.ids) else look.some_points(rows)
                 k, near, distance = below(look.centroids[clusters], points, most[clusters])
                 k, near = clusters[k], rows[near]
                 codes = look.codes[near]
@@ -274,9 +310,9 @@ class RareClasses(NearestRows):
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
         every = range(self.n_classes)
-        limits = np.stack([_nth(sample.distance[:, sample.codes == code], self.n) for code in every], axis=1)
+        limits = np.stack([_nth(sample, sample.codes == code, self.n) for code in every], axis=1)
         if self.strata is not None:
-            limits[self.strata.common(sample, self.n_classes)] = -np.inf
+            limits[self.strata.common(sample, self.n_classes, self.n)] = -np.inf
         return limits.ravel()
 
 
@@ -310,18 +346,24 @@ def _wanted(count: int) -> int:
     return int(np.ceil(count * (1 - ELSEWHERE)))
 
 
-def _nth(distance: np.ndarray, n: int) -> np.ndarray:
-    """(K,) limits that leave the n nearest of (K, b); none where there are fewer."""
+def _nth(sample: Look, rows: np.ndarray, n: int) -> np.ndarray:
+    """(K,) limits that leave the n nearest of some rows; none where there are fewer."""
+    distance = sample.distance[:, rows]
     if distance.shape[1] < n:
         return np.full(len(distance), np.inf)
     # Some room: the same distance, computed in another block, may differ in its last digits.
-    return np.partition(distance, n - 1, axis=1)[:, n - 1] * 1.0001 + 1e-6
+    room = 1e-12 * (np.einsum("ij,ij->i", sample.points, sample.points, dtype=np.float64).max() + 1.0)
+    return np.partition(distance, n - 1, axis=1)[:, n - 1] * 1.0001 + room
 
 
-def _lowest(values: np.ndarray, limit: float, most: int) -> np.ndarray:
-    """Places of the values below the limit; where there are many, of the ``most`` lowest and what equals them."""
-    places = np.flatnonzero(values < limit)
+def _lowest(values: np.ndarray, limit: float, most: int, room: np.ndarray | float = 0.0) -> np.ndarray:
+    """Places of the values below the limit; where there are many, of the ``most`` lowest and what equals them.
+
+    ``room`` is by how much values may be wrong: what could be among the lowest is.
+    """
+    least = values - room
+    places = np.flatnonzero(least < limit)
     if len(places) > 2 * most:
-        below = values[places]
-        places = places[below <= np.partition(below, most - 1)[most - 1]]
+        cut = np.partition((values + room)[places], most - 1)[most - 1]
+        places = places[least[places] <= cut]
     return places

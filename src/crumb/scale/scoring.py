@@ -19,9 +19,8 @@ from crumb.scale.rules import Look, RowNumbers, Rows, Rule
 from crumb.scale.shortlist import Kept, Shortlist
 from crumb.scale.source import Shard
 from crumb.scale.streamed_space import StreamedSpace
-from crumb.table import TableEncoder
+from crumb.table import LARGEST, TableEncoder
 
-LARGE = 1e30  # standard deviations: no finite value of float32 is so far out, unless the column is all but constant
 LOOK_CELLS = 1 << 22  # distances (clusters × rows) that a look holds at once: 32 MB
 
 
@@ -36,6 +35,8 @@ class Reader:
     token: bytes = field(default_factory=partial(os.urandom, 16))  # of the pool: contexts are kept under its name
 
     def points(self, block: pa.Table, rows: RowNumbers = None) -> np.ndarray:
+        if rows is not None and not len(rows):  # transformers refuse what has no rows
+            return np.empty((0, self.space.columns), dtype=self.space.dtype)
         points = self._numbers(block, rows)
         if points is not None:
             return points
@@ -50,12 +51,13 @@ class Reader:
             return None
         points = np.empty((len(columns), len(block) if rows is None else len(rows)), dtype=self.space.dtype)
         for place, column, mean, scale in zip(points, columns, self.space.mean, self.space.scale, strict=True):
-            values = (column if rows is None else column[rows]) - mean
+            values = column if rows is None else column[rows]
+            # Infinite values, and those too large for float32, have a place of their own.
+            if not (values.min(initial=0) >= -LARGEST and values.max(initial=0) <= LARGEST):
+                return None
+            values = values - mean
             values /= scale
             place[:] = values
-            # Infinite values, and those too large for float32, have a place of their own.
-            if not (place.min(initial=0.0) > -LARGE and place.max(initial=0.0) < LARGE):
-                return None
         return points.T
 
     def codes(self, block: pa.Table, target: str, rows: RowNumbers = None) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The rows that some rule wants: collected block by block, joined shard by shard.
 
-A shortlist knows, for each bin, how many rows were counted, the entries kept so far and the key above which no other
+A shortlist knows, for each bin, how many rows were found, the entries kept so far and the key above which no other
 row will do. What is kept at the end depends on the rows alone, not on how they were cut into shards.
 """
 
@@ -49,8 +49,8 @@ class Shortlist:
         bins, keys, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
         self.counts += np.bincount(bins, minlength=len(self.counts))
         wanted, places = np.unique(rows, return_inverse=True)
-        kept = look.some_points(wanted), look.rows.codes(wanted)
-        self._wait(Kept(self.counts, bins, keys, places, look.ids[wanted], *kept))
+        codes = look.codes[wanted] if "codes" in vars(look) else look.rows.codes(wanted)
+        self._wait(Kept(self.counts, bins, keys, places, look.ids[wanted], look.some_points(wanted), codes))
 
     def join(self, other: Kept) -> None:
         """Take what another shortlist has kept."""

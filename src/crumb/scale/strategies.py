@@ -21,7 +21,7 @@ from crumb.herding import stop_early
 from crumb.kernel import Rbf
 from crumb.quiet import quiet
 from crumb.scale.closeness import Closeness, Distance, ExactCross, RffCross
-from crumb.scale.rules import Cells, Nearest, Numbered, Rule, Strata
+from crumb.scale.rules import Anyone, Cells, Nearest, Numbered, Rule, Strata
 from crumb.scale.shortlist import Shortlist
 from crumb.selection import KNN, MICP, MMD, CentroidNN, Full, Problem, Selection, Strategy, Uniform, VoronoiUniform
 from crumb.selection.base import top_up
@@ -71,7 +71,8 @@ class MmdWish(Wish):
                 f"lower context_size to {room // LEAST:,}, or n_clusters."
             )
         self.strata = Strata(measure, members, min(room, pool.rows))
-        self.rules = [self.strata]
+        # Where the queries reach much farther than the pool, nearly all rows are in one stratum: some more stand by.
+        self.rules = [self.strata, Anyone(problem.n)]
         if isinstance(measure, ExactCross):
             measure.prune(-self.strata.edges[:, -1], pool.scouts)
 
@@ -84,8 +85,13 @@ class MmdWish(Wish):
         return Distance(self.centroids)
 
     def select(self, problem: Problem, found: Shortlist) -> Selection:
-        bins = found.bins_of(0)
+        bins, (anyone,) = found.bins_of(0), found.bins_of(1)
         counts = found.counts[: self.strata.n_bins]
+
+        def candidates(k: int, count: int) -> np.ndarray:
+            rows = self.strata.rows(bins, counts, k, count)
+            return rows if len(rows) >= problem.n else np.union1d(rows, anyone)
+
         contexts, doubling = herd_candidates(
             Rbf(problem.kernel.bandwidth),
             torch.from_numpy(problem.pool),
@@ -95,7 +101,7 @@ class MmdWish(Wish):
             self.strata.count,
             problem.seed,
             problem.map_blocks,
-            candidates=lambda k, count: self.strata.rows(bins, counts, k, count),
+            candidates=candidates,
             available=self.strata.count,
             # Whoever asks for the exact kernel gets all the candidates that there is room for, others as many as help.
             first=self.strata.count if self.scored == "exact" else None,

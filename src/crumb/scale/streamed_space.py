@@ -49,7 +49,7 @@ class SampledSpace:
     """A transformer of the user's own, fitted on a sample of the rows."""
 
     def __init__(self, space: Any, points: np.ndarray):
-        self.space, self.columns = space, points.shape[1]
+        self.space, self.columns, self.dtype = space, points.shape[1], points.dtype
 
     def transform(self, rows: pd.DataFrame) -> np.ndarray:
         return self.space.transform(rows)
