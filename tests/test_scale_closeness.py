@@ -98,7 +98,9 @@ def test_exact_closeness_is_within_rounding_and_the_same_alone():
         for measure in measures:
             fast, room = measure(points, np.arange(3)), measure.rounding(points)
             for k in range(3):
-                exact = measure.exactly(points, k)
+                exact = measure.exactly(points, np.full(400, k))
                 assert (np.abs(exact - fast[k]) <= room).all()
-                alone = np.concatenate([measure.exactly(points[i : i + 1], k) for i in range(0, 400, 7)])
+                alone = [measure.exactly(points[i : i + 1], np.array([k]))[0] for i in range(0, 400, 7)]
                 np.testing.assert_array_equal(alone, exact[::7])
+            mixed = measure.exactly(points, np.arange(400) % 3)
+            np.testing.assert_array_equal(mixed[::3], measure.exactly(points[::3], np.zeros(134, dtype=int)))

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-TILE = 1 << 10  # queries, or rows, a tile of kernel values or features
+TILE = 1 << 10  # queries a tile of kernel values
+FEATURE_CELLS = 1 << 15  # of a tile of random features
 WORTH_PRUNING = 0.5  # share of the rows up to which leaving out the others saves more than it costs
 ROOM = 32.0  # times the rounding error of one number: what sums of some hundred of them may differ by
 TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
@@ -32,8 +33,8 @@ class Closeness(ABC):
         and for many."""
 
     @abstractmethod
-    def exactly(self, points: np.ndarray, k: int) -> np.ndarray:
-        """(b,) closeness to one cluster in float64, with the same digits whatever other rows come along."""
+    def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+        """(b,) closeness of each row to a cluster of its own, in float64, with the same digits whatever comes along."""
 
     @abstractmethod
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
@@ -52,8 +53,8 @@ class Distance(Closeness):
     def rounding(self, points: np.ndarray) -> np.ndarray:
         return _rounding(points, self.centroids)
 
-    def exactly(self, points: np.ndarray, k: int) -> np.ndarray:
-        return _by_column(points, self.centroids[k])
+    def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+        return _by_column(points, self.centroids[clusters])
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
         # Queries lie closer to their own mean than other rows of the same kind do.
@@ -67,32 +68,31 @@ class RffCross(Closeness):
         self.omega, self.phase = omega.astype(np.float32), phase.astype(np.float32)
         # The factor √(2/D) of both sides is put into the means: a row's features then need none.
         scale = np.float32(-2.0 / len(phase))
-        self.target = np.stack([self._features(some).mean(axis=0) * scale for some in members])  # (K, D)
+        self.target = np.stack([self._features(some).mean(axis=1) * scale for some in members])  # (K, D)
 
     def _features(self, points: np.ndarray) -> np.ndarray:
-        angles = points.astype(np.float32) @ self.omega
-        angles += self.phase
+        """(D, b): feature by feature, as the points lie in memory."""
+        angles = self.omega.T @ points.T.astype(np.float32, copy=False)
+        angles += self.phase[:, None]
         return np.cos(angles, out=angles)
 
     def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         target = self.target[clusters]
         closeness = np.empty((len(target), len(points)), dtype=np.float32)
-        for start in range(0, len(points), TILE):  # a tile of features stays in the cache
-            closeness[:, start : start + TILE] = target @ self._features(points[start : start + TILE]).T
+        step = max(64, FEATURE_CELLS // len(self.phase))
+        for start in range(0, len(points), step):  # a tile of features stays in the cache
+            closeness[:, start : start + step] = target @ self._features(points[start : start + step])
         return closeness
 
     def rounding(self, points: np.ndarray) -> np.ndarray:
         angles = np.sqrt(np.einsum("ij,ij->i", points, points)) * np.linalg.norm(self.omega, axis=0).max()
         return np.float32(ROOM * np.finfo(np.float32).eps) * (1.0 + angles)
 
-    def exactly(self, points: np.ndarray, k: int) -> np.ndarray:
+    def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         angles = np.zeros((len(points), len(self.phase))) + self.phase
         for column, weights in zip(points.T.astype(np.float64), self.omega, strict=True):
             angles += column[:, None] * weights
-        total = np.zeros(len(points))
-        for angle, weight in zip(angles.T, self.target[k], strict=True):
-            total += np.cos(angle) * weight
-        return total
+        return _one_by_one(np.cos(angles) * self.target[clusters])
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
         return [_without_itself(self(some, np.array([k]))[0], len(some)) for k, some in enumerate(members)]
@@ -125,12 +125,13 @@ class ExactCross(Closeness):
         room = _rounding(points, farthest) / points.dtype.type(2 * self.sigma**2)
         return room + points.dtype.type(ROOM * np.finfo(points.dtype).eps)
 
-    def exactly(self, points: np.ndarray, k: int) -> np.ndarray:
-        total = np.zeros(len(points))
-        for query in self.members[k]:
-            total += np.exp(_by_column(points, query) * (-0.5 / self.sigma**2))
-        squared = _by_column(points, self.centroids[k])
-        return np.where(squared > self.radii[k] ** 2, squared, -total / len(self.members[k]))
+    def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+        values = _by_column(points, self.centroids[clusters])
+        for k in np.unique(clusters):
+            rows = np.flatnonzero((clusters == k) & (values <= self.radii[k] ** 2))
+            squared = _by_column(points[rows][:, None], self.members[k][None])  # (rows, queries)
+            values[rows] = -_one_by_one(np.exp(squared * (-0.5 / self.sigma**2))) / len(self.members[k])
+        return values
 
     def _cross(self, k: int, points: np.ndarray) -> np.ndarray:
         total = np.zeros(len(points), dtype=points.dtype)
@@ -191,14 +192,19 @@ def below(some: np.ndarray, points: np.ndarray, limits: np.ndarray) -> tuple[np.
     return k[kept], rows[kept], distance[kept]
 
 
-def _by_column(points: np.ndarray, centre: np.ndarray) -> np.ndarray:
-    """(b,) squared distances in float64, column after column: no sum depends on how many rows there are."""
-    total = np.zeros(len(points))
-    for column, value in zip(points.T.astype(np.float64), centre.astype(np.float64), strict=True):
-        gap = column - value
+def _by_column(points: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Squared distances in float64 along the last axis, column after column: no digit depends on the shapes."""
+    total = np.zeros(np.broadcast_shapes(points.shape, others.shape)[:-1])
+    for j in range(points.shape[-1]):
+        gap = points[..., j].astype(np.float64) - others[..., j]
         gap *= gap
         total += gap
     return total
+
+
+def _one_by_one(values: np.ndarray) -> np.ndarray:
+    """Sums of rows, one number after the other: ``sum`` would take another order for another shape."""
+    return values.cumsum(axis=1)[:, -1]
 
 
 def _rounding(points: np.ndarray, some: np.ndarray) -> np.ndarray:

@@ -229,7 +229,7 @@ class Strata(Rule):
                 beyond = np.flatnonzero(strata[one] == STRATA)
                 room = self.measure.rounding(points[beyond])
                 near = beyond[_lowest(close[one][beyond], limits[clusters[one], STRATA], self.count, room)]
-                keys = self.measure.exactly(points[near], clusters[one])
+                keys = self.measure.exactly(points[near], np.full(len(near), clusters[one]))
                 yield np.full(len(near), clusters[one] * (STRATA + 2) + STRATA), keys, rows[near]
 
     def _strata(self, close: np.ndarray, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
@@ -240,9 +240,9 @@ class Strata(Rule):
             gap = close - edge[:, None]
             strata += gap > 0
             doubtful |= np.abs(gap, out=gap) <= room
-        for mine, doubt, k in zip(strata, doubtful, clusters, strict=True):
-            rows = np.flatnonzero(doubt)
-            mine[rows] = np.searchsorted(self.edges[k], self.measure.exactly(points[rows], k))
+        k, rows = np.nonzero(doubtful)
+        exact = self.measure.exactly(points[rows], clusters[k])
+        strata[k, rows] = (self.edges[clusters[k]] < exact[:, None]).sum(axis=1)
         return strata
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
