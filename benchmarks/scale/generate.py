@@ -57,11 +57,13 @@ def write(folder: Path, total: int) -> Path:
     shutil.rmtree(building, ignore_errors=True)
     building.mkdir(parents=True)
     for part, start in enumerate(range(0, total, PART_ROWS)):
-        table = pa.table(rows(part, min(PART_ROWS, total - start)))
-        name = building / f"part-{part:05d}.parquet"
-        pq.write_table(table, name, row_group_size=GROUP_ROWS)
+        write_part(building, part, min(PART_ROWS, total - start))
     building.rename(target)
     return target
+
+
+def write_part(folder: Path, part: int, count: int) -> None:
+    pq.write_table(pa.table(rows(part, count)), folder / f"part-{part:05d}.parquet", row_group_size=GROUP_ROWS)
 
 
 if __name__ == "__main__":
