@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from crumb.scale import shortlist
 from crumb.scale.closeness import Distance
+from crumb.scale.look import Look
 from crumb.scale.pool import Scouts
-from crumb.scale.rules import Anyone, Cells, Look, Nearest, RareClasses, Strata, quotas
+from crumb.scale.rules import Anyone, Cells, Nearest, RareClasses, Strata, quotas
 from crumb.scale.scoring import random_numbers
 from crumb.scale.shortlist import Shortlist
 from crumb.strata import STRATA

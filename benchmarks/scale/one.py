@@ -23,7 +23,8 @@ from crumb import CrumbClassifier
 from crumb.scale import pool as pools
 from crumb.scale import strategies
 from crumb.scale.closeness import ExactCross
-from crumb.scale.rules import Entries, Look, Strata
+from crumb.scale.look import Look
+from crumb.scale.rules import Entries, Strata
 
 
 class EveryRow(Strata):

@@ -21,8 +21,9 @@ from crumb.planning import PlanSettings, finish_plan, make_plan, plan_settings, 
 from crumb.progress import progress_bar
 from crumb.scale.engine import Engine, resolve_engine
 from crumb.scale.frames import kinds_of, to_frame, to_labels, with_categories
+from crumb.scale.look import RowNumbers
 from crumb.scale.rows import fetch_rows
-from crumb.scale.rules import Everything, RareClasses, RowNumbers, Rule, Strata
+from crumb.scale.rules import Everything, RareClasses, Rule, Strata
 from crumb.scale.scoring import Reader, Score, random_numbers
 from crumb.scale.shortlist import Shortlist
 from crumb.scale.source import Shard, Source, count_rows, open_source

@@ -11,67 +11,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from crumb.scale.closeness import Closeness, below, squared_distances, tile_rows
+from crumb.scale.look import Look
 from crumb.strata import ELSEWHERE, STRATA
 
 SURE = 30  # rows of a sample from which the number in the pool is foretold …
 DEVIATIONS = 6.0  # … with so many standard deviations to spare
 COMMON = 100  # candidates of a class, for each that may be asked for, with which it needs no watching
 
-RowNumbers: TypeAlias = "np.ndarray | None"  # None: all
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # bins, keys, rows of the block
-
-
-class Rows(Protocol):
-    """Some rows of the pool, of which no more is worked out than is asked for."""
-
-    def points(self, rows: RowNumbers) -> np.ndarray:
-        """(b, d) in the selection space."""
-
-    def codes(self, rows: RowNumbers) -> np.ndarray | None:
-        """(b,) classes, where there are any."""
-
-
-@dataclass
-class Look:
-    """A block of the pool as the rules see it."""
-
-    rows: Rows
-    ids: np.ndarray  # (b,) row numbers in the whole pool
-    draws: np.ndarray  # (b,) a random number in [0, 1) for each row, a function of its number and the seed alone
-    centroids: np.ndarray
-    _known: tuple[np.ndarray, np.ndarray] = (np.empty(0, dtype=np.int64), np.empty((0, 0)))  # rows and their points
-
-    @cached_property
-    def points(self) -> np.ndarray:
-        """(b, d) of all rows; rules that can do with fewer ask for ``some_points``."""
-        return self.rows.points(None)
-
-    @cached_property
-    def codes(self) -> np.ndarray:
-        codes = self.rows.codes(None)
-        assert codes is not None
-        return codes
-
-    @cached_property
-    def distance(self) -> np.ndarray:
-        """(K, b) squared, to the centroids, in float64."""
-        return squared_distances(self.centroids, self.points.astype(np.float64))
-
-    def some_points(self, rows: np.ndarray) -> np.ndarray:
-        """(rows, d) of some rows, rising; worked out once where later rows are among earlier ones."""
-        if "points" in vars(self):
-            return self.points[rows]
-        places = np.searchsorted(self._known[0], rows)
-        if not len(self._known[0]) or not np.array_equal(self._known[0].take(places, mode="clip"), rows):
-            self._known, places = (rows, self.rows.points(rows)), np.arange(len(rows))
-        return self._known[1].T.take(places, axis=1).T  # column by column, as they are worked out
 
 
 class Rule(ABC):
@@ -234,13 +185,13 @@ class Strata(Rule):
 
     def _strata(self, close: np.ndarray, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         """(K, b) by ten comparisons, faster than a search for each value; where rounding could decide, exactly."""
-        strata, doubtful = np.zeros(close.shape, dtype=np.int8), np.zeros(close.shape, dtype=bool)
         room = self.measure.rounding(points).astype(close.dtype)
-        for edge in self.edges[clusters].T.astype(close.dtype):
-            gap = close - edge[:, None]
-            strata += gap > 0
-            doubtful |= np.abs(gap, out=gap) <= room
-        k, rows = np.nonzero(doubtful)
+        least, most = close - room, close + room
+        strata, highest = np.zeros(close.shape, dtype=np.int8), np.zeros(close.shape, dtype=np.int8)
+        for edge in self.edges[clusters].T.astype(close.dtype)[:, :, None]:
+            strata += (least > edge).view(np.int8)
+            highest += (most > edge).view(np.int8)
+        k, rows = np.divmod(np.flatnonzero(strata != highest), close.shape[1])
         exact = self.measure.exactly(points[rows], clusters[k])
         strata[k, rows] = (self.edges[clusters[k]] < exact[:, None]).sum(axis=1)
         return strata

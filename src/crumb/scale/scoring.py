@@ -15,7 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from crumb.errors import InvalidInput
 from crumb.scale.frames import plain_columns, to_frame, to_labels
-from crumb.scale.rules import Look, RowNumbers, Rows, Rule
+from crumb.scale.look import Look, RowNumbers, Rows
+from crumb.scale.rules import Rule
 from crumb.scale.shortlist import Kept, Shortlist
 from crumb.scale.source import Shard
 from crumb.scale.streamed_space import StreamedSpace

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crumb.scale.rules import Look, Rule
+from crumb.scale.look import Look
+from crumb.scale.rules import Rule
 
 ROOM = 1 << 20  # entries, or rows, that may wait before they are gone through
 
