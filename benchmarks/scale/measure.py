@@ -67,14 +67,19 @@ def main() -> None:
         table = generate.write(folder, options.engine_rows)
         for engine in ("local", "ray"):
             results["engines"].append(one(table, "--engine", engine, "--jobs", "2"))
+        save(results, options.out)  # whatever the faults do to this process
         if not options.no_faults:
             from faults import cases
 
             results["faults"] = cases(folder / "faults")
+            save(results, options.out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    if options.out:
-        with atomic_write(options.out) as file:
+
+
+def save(results: dict[str, Any], out: Path | None) -> None:
+    if out is not None:
+        with atomic_write(out) as file:
             file.write(json.dumps(results, indent=1).encode())
 
 

@@ -20,6 +20,7 @@ from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
 from crumb.scale.engine import Engine, Result, WorkerDied, describe
 
 OBJECT_STORE_BYTES = 1_000_000_000  # of a cluster that we start ourselves
+PATIENCE = 5.0  # seconds in which tasks that nobody waits for any more may end by themselves
 TOGETHER = 8  # contexts that a GPU gets at once: there they share passes
 Waiting = deque[tuple[str, Any]]  # what is under way, and the reference to its result
 
@@ -84,8 +85,7 @@ class RayEngine(Engine):
         try:
             yield from _in_order(ray, started, most, waiting)
         finally:
-            for _, reference in waiting:
-                ray.cancel(reference, force=True)
+            _end(ray, [reference for _, reference in waiting])
 
     def backend(self, backend: Backend) -> Backend:
         return OnActors(backend, self)
@@ -194,6 +194,18 @@ def _in_order(ray: Any, started: Iterator[tuple[str, Any]], most: int, waiting: 
         result = _get(ray, waiting[0][1], waiting[0][0])
         waiting.popleft()
         yield result
+
+
+def _end(ray: Any, references: list[Any]) -> None:
+    """Leave no task behind. Shards take a second or so: a task that is cancelled as it ends can bring down the whole
+    process (a race in Ray), so they are given the time, and only what still runs then is cancelled."""
+    left = references
+    try:
+        if references:
+            _, left = ray.wait(references, num_returns=len(references), timeout=PATIENCE, fetch_local=False)
+    finally:
+        for reference in left:
+            ray.cancel(reference, force=True)
 
 
 def _get(ray: Any, reference: Any, what: str) -> Any:
