@@ -147,7 +147,7 @@ def test_rare_classes_are_kept(tmp_path, monkeypatch):
 def test_herded_contexts_keep_rare_classes(tmp_path, monkeypatch):
     """A class of which no candidate is kept for its place is watched for itself."""
     stay_on_disk(monkeypatch)
-    truncate(monkeypatch, 4 * 16 * 400)
+    truncate(monkeypatch, 4 * 10 * 400)
     frame = numbers(4_000)
     frame.loc[[17, 3_999], "target"] = 9
     folder, queries = write(tmp_path / "t", frame), numbers(40, seed=3).drop(columns="target")
@@ -173,7 +173,7 @@ def test_a_class_that_no_scout_has_seen(tmp_path, monkeypatch):
 def test_queries_that_reach_farther_than_the_pool(tmp_path, monkeypatch):
     """All rows lie in the innermost stratum, which gives too few candidates for a context."""
     stay_on_disk(monkeypatch)
-    truncate(monkeypatch, 16 * 400)
+    truncate(monkeypatch, 12 * 400)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(3_000, 12))).add_prefix("x").assign(target=0)
     frame["target"] = rng.integers(0, 2, 3_000)
@@ -197,7 +197,7 @@ def test_blocks_of_which_nothing_is_wanted(tmp_path, monkeypatch, strategy):
 
 def test_limits_that_come_down_meanwhile_change_nothing(tmp_path, monkeypatch):
     stay_on_disk(monkeypatch)
-    truncate(monkeypatch, 4 * 16 * 400)
+    truncate(monkeypatch, 4 * 10 * 400)
     folder, queries = write(tmp_path / "t", numbers(5_000)), numbers(40, seed=3).drop(columns="target")
     plans = []
     for room in (1 << 20, 50):

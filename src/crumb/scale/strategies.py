@@ -28,7 +28,7 @@ from crumb.selection.base import top_up
 
 LEAST = 4  # candidates a cluster must have room for, as a multiple of the context budget
 SHORTLIST_CELLS = 40_000_000  # numbers (clusters × candidates × columns) that candidates may take: 320 MB
-ENTRY_CELLS = 16  # numbers that a candidate counts for at least: being sorted costs as much
+ENTRY_CELLS = 10  # numbers that a candidate counts for at least: being sorted costs as much
 KNN_ENTRIES = 20_000_000  # queries × rows of a context
 MOST_PROMPTERS = 2_000  # of MICP: each row of the pool is held against every one of them
 ROWS_PER_PROMPTER = 100  # of the sample that mini-batch k-means sees
