@@ -23,6 +23,7 @@ from scipy.spatial.distance import cdist
 from crumb import select_contexts
 from crumb.files import atomic_write
 from crumb.plan import Plan
+from crumb.scale import pool as pools
 from crumb.scale.pool import read_whole
 from crumb.scale.source import open_source
 
@@ -86,8 +87,11 @@ def main() -> None:
     parser.add_argument("--kernels", nargs="+", default=["auto", "exact"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--context-size", type=int, default=500)
+    parser.add_argument("--hold-nothing", action="store_true", help="smaller tables too are treated as too large")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if options.hold_nothing:
+        pools.HELD_CELLS = pools.COVERED_CELLS = 0
     found = []
     with tempfile.TemporaryDirectory() as scratch:
         for shape, kernel, seed in product(options.tables, options.kernels, options.seeds):
