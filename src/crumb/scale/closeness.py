@@ -46,12 +46,13 @@ class Distance(Closeness):
 
     def __init__(self, centroids: np.ndarray):
         self.centroids = np.ascontiguousarray(centroids, dtype=np.float64)
+        self.size = _largest(self.centroids)
 
     def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         return squared_distances(self.centroids[clusters].astype(points.dtype), points)
 
     def rounding(self, points: np.ndarray) -> np.ndarray:
-        return _rounding(points, self.centroids)
+        return _rounding(points, self.size)
 
     def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         return _by_column(points, self.centroids[clusters])
@@ -68,6 +69,7 @@ class RffCross(Closeness):
         self.omega, self.phase = omega.astype(np.float32), phase.astype(np.float32)
         # The factor √(2/D) of both sides is put into the means: a row's features then need none.
         scale = np.float32(-2.0 / len(phase))
+        self.steepest = np.linalg.norm(self.omega, axis=0).max()  # by how much an angle changes with a row at most
         self.target = np.stack([self._features(some).mean(axis=1) * scale for some in members])  # (K, D)
 
     def _features(self, points: np.ndarray) -> np.ndarray:
@@ -85,7 +87,7 @@ class RffCross(Closeness):
         return closeness
 
     def rounding(self, points: np.ndarray) -> np.ndarray:
-        angles = np.sqrt(np.einsum("ij,ij->i", points, points)) * np.linalg.norm(self.omega, axis=0).max()
+        angles = np.sqrt(np.einsum("ij,ij->i", points, points)) * self.steepest
         return np.float32(ROOM * np.finfo(np.float32).eps) * (1.0 + angles)
 
     def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
@@ -107,7 +109,7 @@ class ExactCross(Closeness):
 
     def __init__(self, members: list[np.ndarray], centroids: np.ndarray, sigma: float):
         self.members, self.centroids, self.sigma = members, centroids, sigma
-        self.radii = np.full(len(members), np.inf)
+        self.radii, self.size = np.full(len(members), np.inf), max(map(_largest, members))
 
     def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         return np.stack(
@@ -121,8 +123,7 @@ class ExactCross(Closeness):
         return values
 
     def rounding(self, points: np.ndarray) -> np.ndarray:
-        farthest = np.stack([some[np.einsum("ij,ij->i", some, some).argmax()] for some in self.members])
-        room = _rounding(points, farthest) / points.dtype.type(2 * self.sigma**2)
+        room = _rounding(points, self.size) / points.dtype.type(2 * self.sigma**2)
         return room + points.dtype.type(ROOM * np.finfo(points.dtype).eps)
 
     def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
@@ -207,9 +208,14 @@ def _one_by_one(values: np.ndarray) -> np.ndarray:
     return values.cumsum(axis=1)[:, -1]
 
 
-def _rounding(points: np.ndarray, some: np.ndarray) -> np.ndarray:
-    """(b,) of squared distances by a product in the precision of the points."""
-    sizes = np.einsum("ij,ij->i", points, points) + points.dtype.type(np.einsum("ij,ij->i", some, some).max())
+def _largest(some: np.ndarray) -> float:
+    """‖x‖² of the row farthest from the origin."""
+    return float(np.einsum("ij,ij->i", some, some).max())
+
+
+def _rounding(points: np.ndarray, size: float) -> np.ndarray:
+    """(b,) of squared distances, by a product in the precision of the points, to others of at most this ‖x‖²."""
+    sizes = np.einsum("ij,ij->i", points, points) + points.dtype.type(size)
     return points.dtype.type(4.0 * points.shape[1] * np.finfo(points.dtype).eps) * sizes
 
 

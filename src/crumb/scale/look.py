@@ -60,3 +60,6 @@ class Look:
         if not len(self._known[0]) or not np.array_equal(self._known[0].take(places, mode="clip"), rows):
             self._known, places = (rows, self.rows.points(rows)), np.arange(len(rows))
         return self._known[1].T.take(places, axis=1).T  # column by column, as they are worked out
+
+    def some_codes(self, rows: np.ndarray) -> np.ndarray | None:
+        return self.codes[rows] if "codes" in vars(self) else self.rows.codes(rows)

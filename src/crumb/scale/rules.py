@@ -210,11 +210,11 @@ class Strata(Rule):
 
     def common(self, sample: Look, n_classes: int, m: int) -> np.ndarray:
         """(K, C) classes of which so many candidates are to be expected that the m nearest need not be watched."""
-        strata, found = self._of_sample(sample), []
-        for mine in strata:
+        quota, _ = quotas(np.full((1, STRATA), self.count), self.count)
+        found = []
+        for mine in self._of_sample(sample):
             table = np.bincount(mine * n_classes + sample.codes, minlength=(STRATA + 1) * n_classes)
             table = table.reshape(STRATA + 1, n_classes)[:STRATA]
-            quota, _ = quotas(np.full((1, STRATA), self.count), self.count)
             expected = quota[0] @ (table / np.maximum(table.sum(axis=1, keepdims=True), 1))
             found.append((table.sum(axis=0) >= SURE) & (expected >= COMMON * m))
         return np.stack(found)

@@ -50,8 +50,8 @@ class Shortlist:
         bins, keys, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
         self.counts += np.bincount(bins, minlength=len(self.counts))
         wanted, places = np.unique(rows, return_inverse=True)
-        codes = look.codes[wanted] if "codes" in vars(look) else look.rows.codes(wanted)
-        self._wait(Kept(self.counts, bins, keys, places, look.ids[wanted], look.some_points(wanted), codes))
+        kept = look.ids[wanted], look.some_points(wanted), look.some_codes(wanted)
+        self._wait(Kept(self.counts, bins, keys, places, *kept))
 
     def join(self, other: Kept) -> None:
         """Take what another shortlist has kept."""
