@@ -172,16 +172,19 @@ def test_only_rows_that_can_be_drawn_are_worked_out():
     np.testing.assert_array_equal(*rows)
 
 
-def test_limits_of_a_cluster_change_nothing_for_another():
+@pytest.mark.parametrize("columns", [16, 54])
+@pytest.mark.parametrize("seed", range(6))
+def test_limits_of_a_cluster_change_nothing_for_another(seed, columns):
     """Rows that lie on the edge of a stratum: products for few clusters or rows round differently than for many."""
-    rng = np.random.default_rng(0)
-    queries = rng.normal(size=(2, 16)) * 100
-    points = np.concatenate([np.repeat(queries, 1_000, axis=0), rng.normal(size=(3, 16))])
+    rng = np.random.default_rng(seed)
+    queries = rng.normal(size=(2, columns)) * 100
+    points = np.concatenate([np.repeat(queries, 1_000, axis=0), rng.normal(size=(3, columns))])
     ids, strata = np.arange(len(points)), Strata(Distance(queries), [queries[:1], queries[1:]], 50)
     found = []
     for reach in (np.inf, 1e-3, 0.3):
-        limits = np.full((2, strata.n_bins // 2), np.inf)
-        limits[1] = reach
+        limits = np.full((2, strata.n_bins // 2), 0.9)
+        limits[:, STRATA] = -np.inf
+        limits[1, np.arange(strata.n_bins // 2) != STRATA] = reach
         entries = strata.find(look_at(points, ids, None, queries), limits.ravel())
         bins, keys, rows = (np.concatenate(parts) for parts in zip(*entries, strict=True))
         mine = bins < strata.n_bins // 2
