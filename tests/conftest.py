@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,11 @@ import pytest
 # Before torch is imported: test processes whose threads wait for each other at every step take ten times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import checkpoints
-from cli_tables import make_table
+# A shell that starts the tests in the background has Ctrl-C ignored, here and in all children: tests of it would wait.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+import checkpoints  # noqa: E402
+from cli_tables import make_table  # noqa: E402
 
 
 @pytest.fixture(scope="session")
