@@ -102,14 +102,14 @@ def test_herding_among_candidates_comes_close(tmp_path, monkeypatch, kernel):
     stay_on_disk(monkeypatch)
     monkeypatch.setattr("crumb.scale.source.SHARD_ROWS", 5_000)
     monkeypatch.setattr("crumb.scale.source.BLOCK_ROWS", 2_000)
-    frame = numbers(20_000, columns=4)
+    frame = numbers(20_000, columns=8)
     folder = write(tmp_path / "t", frame)
-    queries = numbers(1_000, columns=4, seed=5).drop(columns="target")
+    queries = numbers(1_000, columns=8, seed=5).drop(columns="target")
     options = {"n_clusters": 20, "context_size": 100, "min_per_class": 0}
     memory = classifier(**options).fit(frame.drop(columns="target"), frame["target"]).plan(queries)
-    truncate(monkeypatch, 20 * 4 * 2 * 4_800)
+    truncate(monkeypatch, 20 * 10 * 9_600)
     plan = classifier(kernel=kernel, **options).fit(folder, "target").plan(queries)
-    assert plan.settings["scored_by"] == {"auto": "distance"}.get(kernel, kernel)
+    assert plan.settings["scored_by"] == ("rff" if kernel == "rff" else "distance")
     assert plan.final_mmd2.mean() < 1.05 * memory.final_mmd2.mean()
 
 

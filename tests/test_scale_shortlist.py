@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crumb.scale import shortlist
+from crumb.draws import random_numbers
+from crumb.neighbours import below
+from crumb.scale import rules, shortlist
 from crumb.scale.closeness import Distance
 from crumb.scale.look import Look
 from crumb.scale.pool import Scouts
 from crumb.scale.rules import Anyone, Cells, Nearest, RareClasses, Strata, quotas
-from crumb.scale.scoring import random_numbers
 from crumb.scale.shortlist import Shortlist
 from crumb.strata import STRATA
 
@@ -62,14 +63,14 @@ def check_pieces(rows, cuts, seed, ties, late):
     codes = rng.integers(0, 4, rows)
     members = [rng.normal(size=(8, 2)) * 0.5 + centroid for centroid in centroids]
     strata = Strata(Distance(centroids), members, 30)
-    rules = [strata, Nearest(3, 4), Cells(3, 5), RareClasses(3, 4, 2)]
-    one = shortlisted(rules, points, codes, centroids, [])
-    many = shortlisted(rules, points, codes, centroids, cuts, late)
+    wanted = [strata, Nearest(centroids, 4), Cells(3, 5), RareClasses(3, 4, 2)]
+    one = shortlisted(wanted, points, codes, centroids, [])
+    many = shortlisted(wanted, points, codes, centroids, cuts, late)
     for k in range(3):
         for count in (30, 15):
             chosen = [strata.rows(found.bins_of(0), found.counts[: strata.n_bins], k, count) for found in (one, many)]
             np.testing.assert_array_equal(one.done().ids[chosen[0]], many.done().ids[chosen[1]])
-    for number in range(1, len(rules)):
+    for number in range(1, len(wanted)):
         for first, second in zip(one.bins_of(number), many.bins_of(number), strict=True):
             np.testing.assert_array_equal(one.done().ids[first], many.done().ids[second])
     distance = ((points[None] - centroids[:, None]) ** 2).sum(2)
@@ -108,20 +109,42 @@ def test_a_sample_foretells_limits_that_cost_no_candidate():
     points, members = rng.normal(size=(50_000, 3)), rng.normal(size=(300, 3))
     centroid = members.mean(axis=0, keepdims=True)
     codes = rng.integers(0, 2, len(points))
-    rules = [Strata(Distance(centroid), [members], 2_000), Nearest(1, 50), RareClasses(1, 2, 3)]
+    wanted = [Strata(Distance(centroid), [members], 2_000), Nearest(centroid, 50), RareClasses(1, 2, 3)]
     sample = rng.choice(len(points), 5_000, replace=False)
     look = look_at(points[sample], sample, codes[sample], centroid)
-    limits = np.concatenate([rule.expected_limits(look, len(points)) for rule in rules])
-    free, bound = Shortlist(rules), Shortlist(rules, limits)
+    limits = np.concatenate([rule.expected_limits(look, len(points)) for rule in wanted])
+    free, bound = Shortlist(wanted), Shortlist(wanted, limits)
     for block in looks(points, codes, centroid, range(1_000, 50_000, 1_000)):
         free.look(block)
         bound.look(block)
     assert np.isfinite(limits[:STRATA]).all()
-    rows = [one.done().ids[rules[0].rows(one.bins_of(0), one.counts, 0, 2_000)] for one in (free, bound)]
+    rows = [one.done().ids[wanted[0].rows(one.bins_of(0), one.counts, 0, 2_000)] for one in (free, bound)]
     np.testing.assert_array_equal(*rows)
     for number in (1, 2):
         for first, second in zip(free.bins_of(number), bound.bins_of(number), strict=True):
             np.testing.assert_array_equal(free.done().ids[first], bound.done().ids[second])
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3])
+@pytest.mark.parametrize("spread", [0.1, 20.0])
+def test_the_nearest_rows_of_groups(monkeypatch, share, spread):
+    """Whether rows can be left out for being far from a group (of little spread) or not: the same rows."""
+    rng = np.random.default_rng(7)
+    points, groups = rng.normal(size=(4_000, 3)) * 4, np.repeat([0, 1, 2], [3, 2, 5])
+    asking = rng.normal(size=(3, 3))[groups] * 4 + rng.normal(size=(10, 3)) * spread
+    rule = Nearest(asking, rng.integers(1, 40, 10), share, groups)
+    looked = []
+    monkeypatch.setattr(rules, "below", lambda some, rows, limits: looked.append(len(rows)) or below(some, rows, limits))
+    drawn = np.flatnonzero(random_numbers(np.arange(4_000), 5) < share)
+    sample = look_at(points[:500], np.arange(500), None, asking)
+    for limits in (None, rule.expected_limits(sample, 4_000)):
+        found = Shortlist([rule], limits)
+        for look in looks(points, np.zeros(4_000, dtype=int), asking, [10, 700, 2_500]):
+            found.look(look)
+        for query, count, places in zip(asking, rule.counts, found.bins_of(0), strict=True):
+            distance = ((points[drawn] - query) ** 2).sum(axis=1)
+            np.testing.assert_array_equal(found.done().ids[places], drawn[np.argsort(distance)[:count]])
+    assert (len(looked) > 8) == (spread < 1)  # one call a look where nothing is left out
 
 
 def test_a_class_that_is_common_among_the_candidates_is_not_watched():
@@ -153,7 +176,7 @@ class Counted(Scouts):
     asked = 0
 
     def points(self, rows):
-        type(self).asked += len(self) if rows is None else len(rows)
+        type(self).asked += len(self.of_points) if rows is None else len(rows)
         return super().points(rows)
 
 
@@ -235,14 +258,3 @@ def test_some_points_of_a_look():
     look = look_at(points, np.arange(50), None, points[:1])
     for rows in ([3, 5, 20], [5, 20], [20, 21], [], list(range(50)), [49]):
         np.testing.assert_array_equal(look.some_points(np.array(rows, dtype=int)), points[rows])
-
-
-@pytest.mark.parametrize("seed", [0, 1, 2**31 - 2])
-def test_random_numbers_belong_to_rows(seed):
-    drawn = random_numbers(np.arange(200_000), seed)
-    assert (drawn >= 0).all()
-    assert (drawn < 1).all()
-    assert abs(np.histogram(drawn, 20)[0] / 10_000 - 1).max() < 0.05
-    assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 0.01
-    np.testing.assert_array_equal(random_numbers(np.arange(5_000, 5_010), seed), drawn[5_000:5_010])
-    assert abs(np.corrcoef(drawn, random_numbers(np.arange(200_000), seed + 1))[0, 1]) < 0.01

@@ -1,10 +1,11 @@
 """Herding among few candidates: the exact kernel, at the price of an approximation. For CPUs, B = 1.
 
 A context of n rows is chosen well from a few times n candidates, if these lie where the queries lie. So each cluster
-draws candidates at the distances from its centroid at which its queries are (equally many from each tenth of the
-queries), and a tenth of them from elsewhere, and herds among these with the exact kernel. That alone says nothing about
-the rows left out. So a tenth of the clusters tries it with twice as many candidates, and again, until doubling them
-lowers the MMD² by less than ``ENOUGH``; all clusters then have as many. What the last doubling brought is reported.
+draws candidates at the distances from its centroid at which its queries are (strata.py), and herds among these with the
+exact kernel. That suffices where the cluster is one cloud of rows, and says nothing about the rows left out. So a tenth
+of the clusters tries it with twice as many candidates, half of them now the nearest rows of each query (neighbours.py),
+and again, until doubling them lowers the MMD² by less than ``ENOUGH``; all clusters then have as many. What the last
+doubling brought is reported.
 
 Shapes: K clusters, G of them in step, M candidates a cluster, n rows chosen, N pool rows, d columns.
 """
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from crumb.herding import Herded
 from crumb.kernel import Rbf, norms
+from crumb.neighbours import Neighbours
 from crumb.parallel import MapBlocks
 from crumb.strata import draw
 
@@ -32,7 +34,7 @@ GROUP = 5  # clusters that advance in step: threads wait for each other less ove
 GROUP_ROWS = 120_000  # … and these are long enough with so many candidates in all: more threads then have work
 TRIAL = 10  # one in so many clusters tries more candidates, two at least
 
-Candidates = Callable[[int, int], np.ndarray]  # cluster, how many → rows, sorted
+Candidates = Callable[[Sequence[int], int], list[np.ndarray]]  # clusters, how many → rows of each, sorted
 
 
 @dataclass(frozen=True)
@@ -65,8 +67,8 @@ def herd_candidates(
 
     Each cluster has 24n candidates, or twice as many and so on, but not more than ``most`` (24n at least). Running sums
     are kept in ``dtype``, of points relative to their cluster; all else is computed in float64. ``candidates`` gives so
-    many rows for a cluster (or fewer) in the place of the draw from the pool, of which there are ``available`` at most;
-    ``first`` is how many to begin with.
+    many rows for clusters (or fewer) where the pool itself is not at hand, ``available`` at most; ``first`` is how many
+    to begin with.
     """
     herding = _Herding(kernel, pool, queries, labels, n, seed, dtype, map_blocks, candidates)
     whole = available is None
@@ -121,17 +123,26 @@ class _Herding:
         self.centroids = torch.stack([some.mean(0) for some in members])
         # Relative to its centroid no cluster is far from the origin, where squared distances would lose digits.
         self.members = [some - centroid for some, centroid in zip(members, self.centroids, strict=True)]
-        self.candidates = candidates or self._drawn(seed)
+        self.candidates = candidates or self._of_pool(queries, labels, seed)
 
-    def _drawn(self, seed: int) -> Candidates:
+    def _of_pool(self, queries: Tensor, labels: Tensor, seed: int) -> Candidates:
         # Rows are drawn as the first ones of a random order, so that twice as many candidates include those before.
         order = np.random.default_rng(seed).permutation(len(self.pool))
         distance = self._distances()  # (K, N) squared, to the centroids
+        near = Neighbours(
+            self.pool.numpy(), queries.double().numpy(), labels.numpy(), self.n, seed, self.map_blocks
+        )
 
-        def candidates(k: int, count: int) -> np.ndarray:
+        def candidates(which: Sequence[int], count: int) -> list[np.ndarray]:
             if count == len(self.pool):
-                return np.arange(count)
-            return draw(distance[k], norms(self.members[k]).numpy(), count, order)
+                return [np.arange(count)] * len(which)
+            drawn, neighbours = halves(count, self.n)
+
+            def strata(k: int) -> np.ndarray:
+                return draw(distance[k], norms(self.members[k]).numpy(), drawn, order)
+
+            found = list(self.map_blocks(strata, which))
+            return found if not neighbours else list(map(np.union1d, found, near(which, neighbours)))
 
         return candidates
 
@@ -148,13 +159,15 @@ class _Herding:
 
     def __call__(self, which: Sequence[int], count: int) -> dict[int, Herded]:
         """The contexts of some clusters, from ``count`` candidates each."""
+        rows = self.candidates(which, count)
         size = max(1, min(GROUP, GROUP_ROWS // count, len(which) // 2))
-        starts = range(0, len(which), size)
-        groups = self.map_blocks(lambda start: self.contexts(which[start : start + size], count), starts)
-        return dict(zip(which, chain.from_iterable(groups), strict=True))
 
-    def contexts(self, some: Sequence[int], count: int) -> list[Herded]:
-        rows = [self.candidates(k, count) for k in some]
+        def contexts(start: int) -> list[Herded]:
+            return self.contexts(which[start : start + size], rows[start : start + size])
+
+        return dict(zip(which, chain.from_iterable(self.map_blocks(contexts, range(0, len(which), size))), strict=True))
+
+    def contexts(self, some: Sequence[int], rows: Sequence[np.ndarray]) -> list[Herded]:
         points = [self.pool[mine].double() - self.centroids[k] for k, mine in zip(some, rows, strict=True)]
         cross = [self.kernel.row_means(x, self.members[k]).numpy() for k, x in zip(some, points, strict=True)]
         scaled: list[np.ndarray] = [(x / self.kernel.sigma).numpy().astype(self.dtype) for x in points]
@@ -163,6 +176,11 @@ class _Herding:
             Herded(mine[places], self.kernel.prefix_mmd2(x[places], self.members[k]).numpy(), "budget")
             for k, mine, x, places in zip(some, rows, points, chosen, strict=True)
         ]
+
+
+def halves(count: int, n: int) -> tuple[int, int]:
+    """Of so many candidates, how many are drawn by distance, and how many are neighbours of the queries."""
+    return (count, 0) if count <= FIRST * n else (count - count // 2, count // 2)
 
 
 def _stacked(arrays: list[np.ndarray], filler: float = 0.0) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from crumb.scale.closeness import squared_distances
+from crumb.neighbours import squared_distances
 
 RowNumbers: TypeAlias = "np.ndarray | None"  # None: all
 

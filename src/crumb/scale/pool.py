@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from crumb.clustering import value_order
+from crumb.draws import random_numbers
 from crumb.errors import InvalidInput
 from crumb.evidence import support_rows
 from crumb.infer import HeldPool
@@ -24,7 +25,7 @@ from crumb.scale.frames import kinds_of, to_frame, to_labels, with_categories
 from crumb.scale.look import RowNumbers
 from crumb.scale.rows import fetch_rows
 from crumb.scale.rules import Everything, RareClasses, Rule, Strata
-from crumb.scale.scoring import Reader, Score, random_numbers
+from crumb.scale.scoring import Reader, Score
 from crumb.scale.shortlist import Shortlist
 from crumb.scale.source import Shard, Source, count_rows, open_source
 from crumb.scale.statistics import Gather, Statistics, joined
@@ -36,7 +37,6 @@ from crumb.space import SelectionSpace
 from crumb.table import TableEncoder, to_rows
 
 SCOUTS, SCOUT_CELLS = 100_000, 8_000_000  # rows, and cells, of the table
-SCOUT_DISTANCES = 1 << 22  # clusters × rows that are looked at together
 COVERED_CELLS = 50_000_000  # numbers of a pool whose points are all held: 400 MB, and as much again meanwhile
 HELD_CELLS = 10_000_000  # a table with fewer cells is read whole: the answer is then that of the table in memory
 
@@ -59,18 +59,12 @@ class Scouts:
 
     of_points: np.ndarray
     of_codes: np.ndarray | None
-    most: int | None = None  # of them
-
-    def __len__(self) -> int:
-        return len(self.of_points[: self.most])
 
     def points(self, rows: RowNumbers) -> np.ndarray:
-        points = self.of_points[: self.most]
-        return points if rows is None else points[rows]
+        return self.of_points if rows is None else self.of_points[rows]
 
     def codes(self, rows: RowNumbers) -> np.ndarray | None:
-        codes = None if self.of_codes is None else self.of_codes[: self.most]
-        return codes if codes is None or rows is None else codes[rows]
+        return self.of_codes if self.of_codes is None or rows is None else self.of_codes[rows]
 
 
 @dataclass
@@ -113,7 +107,7 @@ class DiskPool:
     def _plan_some(self, queries: np.ndarray, settings: PlanSettings, evidence: bool) -> Plan:
         by_value, guard = value_order(queries), self._guards(settings)
         with planning(self.rows, queries[by_value], _on_cpu(settings)) as problem:
-            wish = make_wish(problem, settings.strategy, Pass(self.rows, self.scouts.of_points, self._some_points))
+            wish = make_wish(problem, settings.strategy, Pass(self.rows, self._some_points))
             rules = list(wish.rules)
             if guard:
                 classes = len(self.reader.classes)  # type: ignore[arg-type]
@@ -159,8 +153,7 @@ class DiskPool:
 
     def _expected(self, score: Score) -> np.ndarray:
         """What the sample tells of the limits, rule by rule."""
-        scouts = replace(self.scouts, most=max(1, SCOUT_DISTANCES // len(score.centroids)))
-        look = score.look(scouts, np.arange(len(scouts)))
+        look = score.look(self.scouts, np.arange(len(self.scouts.of_points)))
         return np.concatenate([rule.expected_limits(look, self.rows) for rule in score.rules])
 
     def _some_points(self, most: int) -> np.ndarray:

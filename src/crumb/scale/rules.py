@@ -14,10 +14,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from crumb.scale.closeness import Closeness, below, squared_distances, tile_rows
+from crumb.neighbours import below, nearest_each, squared_distances, tile_rows
+from crumb.scale.closeness import Closeness
 from crumb.scale.look import Look
 from crumb.strata import ELSEWHERE, STRATA
 
+WORTH_PRUNING = 0.5  # share of the rows up to which leaving out the others saves more than it costs
+REACH = 1.001  # times the distance up to which rows are near: more than rounding can take away
+SAMPLE_CELLS, SAMPLE_PAIRS = 1 << 22, 1 << 25  # clusters × rows of a sample, held at once; and looked at, in tiles
 SURE = 30  # rows of a sample from which the number in the pool is foretold …
 DEVIATIONS = 6.0  # … with so many standard deviations to spare
 COMMON = 100  # candidates of a class, for each that may be asked for, with which it needs no watching
@@ -42,15 +46,6 @@ class Rule(ABC):
         return np.full(self.n_bins, np.inf)
 
 
-class NearestRows(Rule):
-    """Rules that keep the nearest rows: those of a sample are at least as far as those of the pool."""
-
-    n: int  # rows a bin
-
-    def caps(self, counts: np.ndarray) -> np.ndarray:
-        return np.full(self.n_bins, self.n)
-
-
 class Everything(Rule):
     """All rows: where the points of the whole pool are held."""
 
@@ -63,19 +58,65 @@ class Everything(Rule):
         yield np.zeros(len(look.ids), dtype=np.int64), np.zeros(len(look.ids)), np.arange(len(look.ids))
 
 
-class Nearest(NearestRows):
-    """The n rows nearest to each centroid."""
+class Nearest(Rule):
+    """The ``counts`` (T,) rows nearest to each of some points, of a random ``share`` of all rows.
 
-    def __init__(self, n_clusters: int, n: int):
-        self.n_bins, self.n = n_clusters, n
+    ``groups`` (T,): points that lie together, each with its centroid. Rows too far from a centroid are then not held
+    against the points of its group, where that leaves out most of them.
+    """
+
+    def __init__(
+        self,
+        points: np.ndarray,
+        counts: np.ndarray | int,
+        share: float = 1.0,
+        groups: np.ndarray | None = None,
+    ):
+        self.n_bins, self.share = len(points), share
+        self.points = np.ascontiguousarray(points, dtype=np.float64)
+        self.counts = np.broadcast_to(np.asarray(counts), (len(points),))
+        self.groups = np.zeros(len(points), dtype=np.int64) if groups is None else groups
+        sizes = np.bincount(self.groups)[:, None]
+        self.centroids = np.zeros((len(sizes), points.shape[1]))
+        np.add.at(self.centroids, self.groups, self.points / sizes[self.groups])
+        self.away = np.sqrt(((self.points - self.centroids[self.groups]) ** 2).sum(axis=1))
+
+    def caps(self, counts: np.ndarray) -> np.ndarray:
+        return self.counts
 
     def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
-        for k in range(self.n_bins):
-            rows = _lowest(look.distance[k], limits[k], self.n)
-            yield np.full(len(rows), k), look.distance[k][rows], rows
+        rows = np.arange(len(look.ids)) if self.share == 1.0 else np.flatnonzero(look.draws < self.share)
+        points = look.points if self.share == 1.0 else look.some_points(rows)
+        limits = np.minimum(limits, self._of_themselves(points, limits == np.inf))
+        for some, near in self._who_looks_at_what(points, limits):
+            k, places, distance = below(self.points[some], points[near], limits[some])
+            yield some[k], distance, rows[near[places]]
+
+    def _of_themselves(self, points: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+        """(T,) limits, for points of which nothing is known, that leave the nearest of these rows."""
+        limits = np.full(self.n_bins, np.inf)
+        limits[unknown] = _nth(points, self.points[unknown], self.counts[unknown])
+        return limits
+
+    def _who_looks_at_what(self, points: np.ndarray, limits: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Some of the points that ask, and the rows that could be near them: within reach of their centroid."""
+        together = np.ones(self.n_bins, dtype=bool)
+        if len(self.centroids) > 1:
+            reach = np.full(len(self.centroids), -np.inf)
+            np.maximum.at(reach, self.groups, np.sqrt(limits.clip(0.0)) + self.away)
+            rough = squared_distances(self.centroids.astype(points.dtype), points)
+            for k, inside in enumerate(rough <= (REACH * reach[:, None]) ** 2):
+                if inside.mean() < WORTH_PRUNING:
+                    some = np.flatnonzero(self.groups == k)
+                    together[some] = False
+                    yield some, np.flatnonzero(inside)
+        if together.any():
+            yield np.flatnonzero(together), np.arange(len(points))
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
-        return _nth(sample, np.ones(len(sample.ids), dtype=bool), self.n)
+        # Some rows of the share are nearer than as many of a sample a quarter as large.
+        most = min(rows * self.share / 4, SAMPLE_PAIRS / self.n_bins)
+        return _nth(sample.points[: int(most)], self.points, self.counts)
 
 
 class Cells(Rule):
@@ -199,7 +240,7 @@ class Strata(Rule):
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
         table = np.stack([np.bincount(mine, minlength=STRATA + 1) for mine in self._of_sample(sample)])
         sure = table >= SURE
-        whole = np.where(sure, table, 0) * (rows / len(sample.ids))
+        whole = np.where(sure, table, 0) * (rows / table[0].sum())
         # Counted cautiously, and as empty where too little is known: the next ones out may have to stand in for them.
         cautious = whole / (1.0 + DEVIATIONS / np.sqrt(np.maximum(table, 1)))
         quota, nearest = quotas(cautious[:, :STRATA].astype(np.int64), self.count)
@@ -213,15 +254,15 @@ class Strata(Rule):
         quota, _ = quotas(np.full((1, STRATA), self.count), self.count)
         found = []
         for mine in self._of_sample(sample):
-            table = np.bincount(mine * n_classes + sample.codes, minlength=(STRATA + 1) * n_classes)
+            table = np.bincount(mine * n_classes + sample.codes[: len(mine)], minlength=(STRATA + 1) * n_classes)
             table = table.reshape(STRATA + 1, n_classes)[:STRATA]
             expected = quota[0] @ (table / np.maximum(table.sum(axis=1, keepdims=True), 1))
             found.append((table.sum(axis=0) >= SURE) & (expected >= COMMON * m))
         return np.stack(found)
 
     def _of_sample(self, sample: Look) -> np.ndarray:
-        everyone = np.arange(self.n_clusters)
-        return self._strata(self.measure(sample.points, everyone), sample.points, everyone).astype(np.int64)
+        points, everyone = sample.points[: max(1, SAMPLE_CELLS // self.n_clusters)], np.arange(self.n_clusters)
+        return self._strata(self.measure(points, everyone), points, everyone).astype(np.int64)
 
     def rows(self, bins: list[np.ndarray], counts: np.ndarray, k: int, count: int) -> np.ndarray:
         """The candidates of cluster k, at most ``count``: positions from ``bins``, which hold each bin's in order."""
@@ -233,7 +274,7 @@ class Strata(Rule):
         return np.sort(np.concatenate([*taken, near, others]))
 
 
-class RareClasses(NearestRows):
+class RareClasses(Rule):
     """Of each class the m rows nearest to each centroid: those that ``min_per_class`` may ask for.
 
     ``strata``: candidates that are kept anyway; a class of which they have many is not watched.
@@ -241,6 +282,9 @@ class RareClasses(NearestRows):
 
     def __init__(self, n_clusters: int, n_classes: int, m: int, strata: Strata | None = None):
         self.n_classes, self.n, self.n_bins, self.strata = n_classes, m, n_clusters * n_classes, strata
+
+    def caps(self, counts: np.ndarray) -> np.ndarray:
+        return np.full(self.n_bins, self.n)
 
     def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
         limits = limits.reshape(-1, self.n_classes)
@@ -260,8 +304,9 @@ class RareClasses(NearestRows):
                 yield (k * self.n_classes + codes)[kept], distance[kept], near[kept]
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
-        every = range(self.n_classes)
-        limits = np.stack([_nth(sample, sample.codes == code, self.n) for code in every], axis=1)
+        of_class = [sample.points[sample.codes == code] for code in range(self.n_classes)]
+        counts = np.full(len(sample.centroids), self.n)
+        limits = np.stack([_nth(points, sample.centroids, counts) for points in of_class], axis=1)
         if self.strata is not None:
             limits[self.strata.common(sample, self.n_classes, self.n)] = -np.inf
         return limits.ravel()
@@ -297,14 +342,15 @@ def _wanted(count: int) -> int:
     return int(np.ceil(count * (1 - ELSEWHERE)))
 
 
-def _nth(sample: Look, rows: np.ndarray, n: int) -> np.ndarray:
-    """(K,) limits that leave the n nearest of some rows; none where there are fewer."""
-    distance = sample.distance[:, rows]
-    if distance.shape[1] < n:
-        return np.full(len(distance), np.inf)
-    # Some room: the same distance, computed in another block, may differ in its last digits.
-    room = 1e-12 * (np.einsum("ij,ij->i", sample.points, sample.points, dtype=np.float64).max() + 1.0)
-    return np.partition(distance, n - 1, axis=1)[:, n - 1] * 1.0001 + room
+def _nth(points: np.ndarray, asking: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """(T,) limits that leave the ``counts`` nearest of some rows; none where there are fewer."""
+    limits = np.full(len(asking), np.inf)
+    enough = np.flatnonzero(counts <= len(points))
+    near = nearest_each(points, asking[enough], counts[enough])
+    last = np.array([rows[-1] for rows in near], dtype=np.int64)
+    gaps = points[last].astype(np.float64) - asking[enough]
+    limits[enough] = np.nextafter(np.einsum("ij,ij->i", gaps, gaps), np.inf)  # the last one itself is wanted
+    return limits
 
 
 def _lowest(values: np.ndarray, limit: float, most: int, room: np.ndarray | float = 0.0) -> np.ndarray:

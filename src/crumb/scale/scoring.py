@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
+from crumb.draws import random_numbers
 from crumb.errors import InvalidInput
 from crumb.scale.frames import plain_columns, to_frame, to_labels
 from crumb.scale.look import Look, RowNumbers, Rows
@@ -116,12 +117,3 @@ class Score:
 
 def _taken(block: pa.Table, rows: RowNumbers) -> pa.Table:
     return block if rows is None else block.take(pa.array(rows))
-
-
-def random_numbers(ids: np.ndarray, seed: int) -> np.ndarray:
-    """A number in [0, 1) for each row, by its own number and the seed (the mixing of splitmix64)."""
-    x = ids.astype(np.uint64) + np.uint64((seed * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) % 2**64)
-    x *= np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return ((x ^ (x >> np.uint64(31))) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -9,24 +9,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 
-from crumb.candidates import herd_candidates
+from crumb.candidates import FIRST, Candidates, halves, herd_candidates
 from crumb.clustering import cluster, nearest_centroid
 from crumb.errors import InvalidInput
 from crumb.herding import stop_early
 from crumb.kernel import Rbf
+from crumb.neighbours import asking, each_of, share_looked_at
 from crumb.quiet import quiet
-from crumb.scale.closeness import Closeness, Distance, ExactCross, RffCross
+from crumb.scale.closeness import Closeness, Distance, RffCross
 from crumb.scale.rules import Anyone, Cells, Nearest, Numbered, Rule, Strata
 from crumb.scale.shortlist import Shortlist
 from crumb.selection import KNN, MICP, MMD, CentroidNN, Full, Problem, Selection, Strategy, Uniform, VoronoiUniform
 from crumb.selection.base import top_up
 
-LEAST = 4  # candidates a cluster must have room for, as a multiple of the context budget
+LEAST, MOST = 4, 96  # candidates a cluster must have room for, and usually may have, as multiples of the budget
 SHORTLIST_CELLS = 40_000_000  # numbers (clusters × candidates × columns) that candidates may take: 320 MB
 ENTRY_CELLS = 10  # numbers that a candidate counts for at least: being sorted costs as much
 KNN_ENTRIES = 20_000_000  # queries × rows of a context
@@ -39,7 +41,6 @@ class Pass:
     """What a strategy may ask of the pool before the pass that scores it."""
 
     rows: int  # N
-    scouts: np.ndarray  # some points of it that are known already
     sample: Callable[[int], np.ndarray]  # at most so many points, drawn from the whole pool
 
 
@@ -57,54 +58,58 @@ class Wish(ABC):
 
 
 class MmdWish(Wish):
-    """Candidates where the queries lie; herded among with the exact kernel, in memory."""
+    """Candidates where the queries lie, and their neighbours; herded among with the exact kernel, in memory."""
 
     def __init__(self, problem: Problem, strategy: MMD, pool: Pass):
         self.labels, self.centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
-        self.scored = "distance" if problem.kernel.name == "candidates" else problem.kernel.name
+        self.kernel, self.n = problem.kernel.name, problem.n
         members = [problem.queries[self.labels == k] for k in range(len(self.centroids))]
-        measure = self._measure(problem, members)
         room = SHORTLIST_CELLS // (len(members) * max(problem.queries.shape[1], ENTRY_CELLS))
         if room < LEAST * problem.n:
             raise InvalidInput(
                 f"{len(members)} contexts of {problem.n:,} rows have no room among the candidates of a pool on disk: "
                 f"lower context_size to {room // LEAST:,}, or n_clusters."
             )
-        self.strata = Strata(measure, members, min(room, pool.rows))
+        self.count = min(room, pool.rows)
+        self.asking: list[np.ndarray] = []  # queries whose neighbours are candidates
+        self.facts: dict[str, Any] = {"scored_by": "rff"}
+        if self.kernel == "rff":
+            features = problem.features()
+            measure: Closeness = RffCross(features.omega.numpy(), features.phase.numpy(), members)
+            self.strata = Strata(measure, members, self.count)
+        else:
+            # Whoever asks for the exact kernel gets all that there is room for.
+            self.count = self.count if self.kernel == "exact" else min(self.count, MOST * problem.n)
+            drawn = max(halves(count, problem.n)[0] for count in (min(FIRST * problem.n, self.count), self.count))
+            self.strata = Strata(Distance(self.centroids), members, drawn)
+            self.asking = asking(self.labels, problem.n, problem.seed)
         # Where the queries reach much farther than the pool, nearly all rows are in one stratum: some more stand by.
         self.rules = [self.strata, Anyone(problem.n)]
-        if isinstance(measure, ExactCross):
-            measure.prune(-self.strata.edges[:, -1], pool.scouts)
+        if self.asking:
+            self.rules.append(self._neighbours(problem, pool))
 
-    def _measure(self, problem: Problem, members: list[np.ndarray]) -> Closeness:
-        if self.scored == "rff":
-            features = problem.features()
-            return RffCross(features.omega.numpy(), features.phase.numpy(), members)
-        if self.scored == "exact":
-            return ExactCross(members, self.centroids, problem.kernel.bandwidth)
-        return Distance(self.centroids)
+    def _neighbours(self, problem: Problem, pool: Pass) -> Nearest:
+        """With ``kernel="exact"`` every row is held against every query, otherwise as many as take seconds."""
+        every, sizes = np.concatenate(self.asking), list(map(len, self.asking))
+        share = 1.0 if self.kernel == "exact" else share_looked_at(pool.rows, len(every))
+        self.facts = {"scored_by": "distance", "neighbours_among": round(share * pool.rows)}
+        each = [each_of(halves(self.count, problem.n)[1], size) for size in sizes]
+        groups = np.repeat(np.arange(len(sizes)), sizes)
+        return Nearest(problem.queries[every], np.repeat(each, sizes), share, groups)
 
     def select(self, problem: Problem, found: Shortlist) -> Selection:
-        bins, (anyone,) = found.bins_of(0), found.bins_of(1)
-        counts = found.counts[: self.strata.n_bins]
-
-        def candidates(k: int, count: int) -> np.ndarray:
-            rows = self.strata.rows(bins, counts, k, count)
-            return rows if len(rows) >= problem.n else np.union1d(rows, anyone)
-
         contexts, doubling = herd_candidates(
             Rbf(problem.kernel.bandwidth),
             torch.from_numpy(problem.pool),
             torch.from_numpy(problem.queries),
             torch.from_numpy(self.labels),
             problem.n,
-            self.strata.count,
+            self.count,
             problem.seed,
             problem.map_blocks,
-            candidates=candidates,
-            available=self.strata.count,
-            # Whoever asks for the exact kernel gets all the candidates that there is room for, others as many as help.
-            first=self.strata.count if self.scored == "exact" else None,
+            candidates=self._candidates(found),
+            available=self.count,
+            first=self.count if self.kernel == "exact" else None,
         )
         problem.progress(problem.n)
         herded = [stop_early(context, problem.early_stopping, problem.n) for context in contexts]
@@ -115,14 +120,31 @@ class MmdWish(Wish):
             stop_reasons=[context.stop_reason for context in herded],
             mmd2=[context.mmd2 for context in herded],
             kernel="candidates",
-            facts={"candidates": asdict(doubling), "scored_by": self.scored},
+            facts={"candidates": asdict(doubling), **self.facts},
         )
+
+    def _candidates(self, found: Shortlist) -> Candidates:
+        """As of a pool in memory, from what the pass has kept."""
+        strata, (anyone,) = found.bins_of(0), found.bins_of(1)
+        counts = found.counts[: self.strata.n_bins]
+        near = iter(found.bins_of(2) if self.asking else ())
+        neighbours = [list(islice(near, len(some))) for some in self.asking]
+
+        def of_cluster(k: int, count: int) -> np.ndarray:
+            drawn, nearest = halves(count, self.n) if self.asking else (count, 0)
+            rows = [self.strata.rows(strata, counts, k, drawn)]
+            if nearest:
+                rows += [some[: each_of(nearest, len(self.asking[k]))] for some in neighbours[k]]
+            together = np.unique(np.concatenate(rows))
+            return together if len(together) >= self.n else np.union1d(together, anyone)
+
+        return lambda clusters, count: [of_cluster(k, count) for k in clusters]
 
 
 class CentroidWish(Wish):
     def __init__(self, problem: Problem, strategy: CentroidNN, pool: Pass):
         self.labels, self.centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
-        self.rules = [Nearest(len(self.centroids), problem.n)]
+        self.rules = [Nearest(self.centroids, problem.n)]
 
     def select(self, problem: Problem, found: Shortlist) -> Selection:
         return self._chosen(found.bins_of(0))
@@ -136,13 +158,13 @@ class KnnWish(CentroidWish):
                 f"most {max(1, KNN_ENTRIES // problem.n):,} at a time of a pool on disk, or lower context_size."
             )
         self.labels, self.centroids = np.arange(len(problem.queries)), problem.queries
-        self.rules = [Nearest(len(self.centroids), problem.n)]
+        self.rules = [Nearest(self.centroids, problem.n)]
 
 
 class VoronoiWish(Wish):
     def __init__(self, problem: Problem, strategy: VoronoiUniform, pool: Pass):
         self.labels, self.centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
-        self.rules = [Cells(len(self.centroids), problem.n), Nearest(len(self.centroids), problem.n)]
+        self.rules = [Cells(len(self.centroids), problem.n), Nearest(self.centroids, problem.n)]
 
     def select(self, problem: Problem, found: Shortlist) -> Selection:
         pairs = zip(found.bins_of(0), found.bins_of(1), strict=True)
@@ -157,7 +179,7 @@ class MicpWish(VoronoiWish):
         every = _mini_batch_centroids(pool.sample(prompters * ROWS_PER_PROMPTER), prompters, problem.seed)
         used, self.labels = np.unique(nearest_centroid(problem.queries, every), return_inverse=True)
         self.centroids = every[used]
-        self.rules = [Cells(len(used), problem.n, every, used), Nearest(len(used), problem.n)]
+        self.rules = [Cells(len(used), problem.n, every, used), Nearest(self.centroids, problem.n)]
 
 
 class UniformWish(Wish):
