@@ -15,11 +15,13 @@ import numpy as np
 from crumb.neighbours import squared_distances
 
 FEATURE_CELLS = 1 << 15  # of a tile of random features
-ROOM = 32.0  # times the rounding error of one number: what sums of some hundred of them may differ by
+EPS32 = np.finfo(np.float32).eps
 
 
 class Closeness(ABC):
     """Made once on the driver, used by every worker."""
+
+    shares = False  # whether what is worked out for a row serves all clusters, and costs most
 
     @abstractmethod
     def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
@@ -63,12 +65,16 @@ class Distance(Closeness):
 class RffCross(Closeness):
     """−⟨z(x), mean z of the cluster⟩: one product with Ω and one with the K means, whatever T is."""
 
+    shares = True
+
     def __init__(self, omega: np.ndarray, phase: np.ndarray, members: list[np.ndarray]):
         self.omega, self.phase = omega.astype(np.float32), phase.astype(np.float32)
         # The factor √(2/D) of both sides is put into the means: a row's features then need none.
         scale = np.float32(-2.0 / len(phase))
-        self.steepest = np.linalg.norm(self.omega, axis=0).max()  # by how much an angle changes with a row at most
         self.target = np.stack([self._features(some).mean(axis=1) * scale for some in members])  # (K, D)
+        # What a closeness changes by, at most, when every feature changes by 1, and when its row does.
+        self.weight = np.abs(self.target).sum(axis=1).max()
+        self.slope = (np.abs(self.target) @ np.linalg.norm(self.omega, axis=0)).max()
 
     def _features(self, points: np.ndarray) -> np.ndarray:
         """(D, b): feature by feature, as the points lie in memory."""
@@ -85,8 +91,10 @@ class RffCross(Closeness):
         return closeness
 
     def rounding(self, points: np.ndarray) -> np.ndarray:
-        angles = np.sqrt(np.einsum("ij,ij->i", points, points)) * self.steepest
-        return np.float32(ROOM * np.finfo(np.float32).eps) * (1.0 + angles)
+        """Sums of d and of D terms, and a cosine; a sum of m numbers is off by m/2 times the precision at most."""
+        rows, features = self.omega.shape
+        sizes = np.sqrt(np.einsum("ij,ij->i", points, points))
+        return EPS32 * ((rows / 2 + 2) * self.slope * sizes + (features / 2 + 4) * self.weight)
 
     def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         angles = np.zeros((len(points), len(self.phase))) + self.phase

@@ -23,7 +23,7 @@ WORTH_PRUNING = 0.5  # share of the rows up to which leaving out the others save
 REACH = 1.001  # times the distance up to which rows are near: more than rounding can take away
 SAMPLE_CELLS, SAMPLE_PAIRS = 1 << 22, 1 << 25  # clusters × rows of a sample, held at once; and looked at, in tiles
 SURE = 30  # rows of a sample from which the number in the pool is foretold …
-DEVIATIONS = 6.0  # … with so many standard deviations to spare
+DEVIATIONS = 4.0  # … with so many standard deviations to spare
 COMMON = 100  # candidates of a class, for each that may be asked for, with which it needs no watching
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # bins, keys, rows of the block
@@ -209,11 +209,11 @@ class Strata(Rule):
         reach = np.where(nearest, 1.0, by_draw.max(axis=1).clip(0.0, 1.0))
         near = np.flatnonzero(look.draws < reach.max())
         look.some_points(near)
-        for clusters, rows in _who_looks_at_what(reach, look.draws, near):
+        for clusters, rows in _who_looks_at_what(reach, look.draws, near, self.measure.shares):
             draws = look.draws[rows]
             points = look.some_points(rows)
             close = self.measure(points, clusters)
-            strata = self._strata(close, points, clusters)
+            strata = self._strata(close, points, clusters, draws, reach)
             k, found = np.divmod(np.flatnonzero(draws < by_draw[clusters[:, None], strata]), len(rows))
             bins = strata[k, found] + (strata[k, found] == STRATA)  # the rows beyond have the last bin
             yield clusters[k] * (STRATA + 2) + bins, draws[found], rows[found]
@@ -224,8 +224,11 @@ class Strata(Rule):
                 keys = self.measure.exactly(points[near], np.full(len(near), clusters[one]))
                 yield np.full(len(near), clusters[one] * (STRATA + 2) + STRATA), keys, rows[near]
 
-    def _strata(self, close: np.ndarray, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-        """(K, b) by ten comparisons, faster than a search for each value; where rounding could decide, exactly."""
+    def _strata(
+        self, close: np.ndarray, points: np.ndarray, clusters: np.ndarray, draws: np.ndarray, reach: np.ndarray
+    ) -> np.ndarray:
+        """(K, b) by ten comparisons, faster than a search for each value; where rounding could decide, exactly, unless
+        the row is beyond the reach of the cluster anyway."""
         room = self.measure.rounding(points).astype(close.dtype)
         least, most = close - room, close + room
         strata, highest = np.zeros(close.shape, dtype=np.int8), np.zeros(close.shape, dtype=np.int8)
@@ -233,6 +236,8 @@ class Strata(Rule):
             strata += (least > edge).view(np.int8)
             highest += (most > edge).view(np.int8)
         k, rows = np.divmod(np.flatnonzero(strata != highest), close.shape[1])
+        matters = draws[rows] < reach[clusters[k]]
+        k, rows = k[matters], rows[matters]
         exact = self.measure.exactly(points[rows], clusters[k])
         strata[k, rows] = (self.edges[clusters[k]] < exact[:, None]).sum(axis=1)
         return strata
@@ -262,7 +267,8 @@ class Strata(Rule):
 
     def _of_sample(self, sample: Look) -> np.ndarray:
         points, everyone = sample.points[: max(1, SAMPLE_CELLS // self.n_clusters)], np.arange(self.n_clusters)
-        return self._strata(self.measure(points, everyone), points, everyone).astype(np.int64)
+        close, draws = self.measure(points, everyone), np.zeros(len(points))
+        return self._strata(close, points, everyone, draws, np.ones(self.n_clusters)).astype(np.int64)
 
     def rows(self, bins: list[np.ndarray], counts: np.ndarray, k: int, count: int) -> np.ndarray:
         """The candidates of cluster k, at most ``count``: positions from ``bins``, which hold each bin's in order."""
@@ -313,14 +319,14 @@ class RareClasses(Rule):
 
 
 def _who_looks_at_what(
-    reach: np.ndarray, draws: np.ndarray, near: np.ndarray
+    reach: np.ndarray, draws: np.ndarray, near: np.ndarray, together: bool
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Clusters, and some rows that they have to look at: those whose draw is within reach.
 
-    Clusters that reach about as far look together, so that what they share is computed once; at so many rows at a time
-    that what is computed stays in the cache.
+    Clusters that reach about as far look together (or all), so that what they share is computed once; at so many rows
+    at a time that what is computed stays in the cache.
     """
-    steps = np.ceil(np.log2(reach.clip(2.0**-16)) / 2)
+    steps = np.zeros(len(reach)) if together else np.ceil(np.log2(reach.clip(2.0**-16)) / 2)
     for step in np.unique(steps):
         clusters = np.flatnonzero(steps == step)
         rows = near[draws[near] < reach[clusters].max()]
