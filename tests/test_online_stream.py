@@ -293,6 +293,17 @@ def test_close_without_draining_says_so_to_those_who_wait() -> None:
     assert stream.stats().pending == 0
 
 
+def test_close_without_draining_keeps_nothing_of_replaced_plans(monkeypatch) -> None:
+    """Queries that wait for a plan that was replaced may be the last thing that held it."""
+    stream = CrumbOnline(CLF, X, b_min=100, timeout=60)
+    stream.submit_many(X[:5])
+    monkeypatch.setattr(stream._buffers, "hurry", lambda: None)  # as if the worker had not come to it yet
+    stream.refresh()
+    assert len(stream._retired) == 1
+    stream.close(drain=False)
+    assert stream._retired == {}
+
+
 def test_a_pass_that_fails_reaches_its_queries_and_no_others() -> None:
     reset_gate(opened=True)
     with CrumbOnline(cheap(Gate()), X, b_min=1, timeout=0) as stream:

@@ -134,7 +134,9 @@ def test_the_nearest_rows_of_groups(monkeypatch, share, spread):
     asking = rng.normal(size=(3, 3))[groups] * 4 + rng.normal(size=(10, 3)) * spread
     rule = Nearest(asking, rng.integers(1, 40, 10), share, groups)
     looked = []
-    monkeypatch.setattr(rules, "below", lambda some, rows, limits: looked.append(len(rows)) or below(some, rows, limits))
+    monkeypatch.setattr(
+        rules, "below", lambda some, rows, limits: looked.append(len(rows)) or below(some, rows, limits)
+    )
     drawn = np.flatnonzero(random_numbers(np.arange(4_000), 5) < share)
     sample = look_at(points[:500], np.arange(500), None, asking)
     for limits in (None, rule.expected_limits(sample, 4_000)):

@@ -58,10 +58,10 @@ def main() -> None:
             results["passes"] += [one(table, "--kernel", "auto")]
             results["passes"] += [one(table, "--kernel", "rff", "--rff-dim", str(dim)) for dim in (64, 256)]
             results["passes"].append(one(table, "--kernel", "exact"))
-            if rows == max(options.rows):  # what is saved by not looking at every row
+            if rows == max(options.rows):
                 for columns in ("20", "3"):
-                    words = ("--kernel", "exact", "--columns", columns, "--rows-scored")
-                    results["pruning"] += [one(table, *words, scored) for scored in ("drawn", "near", "all")]
+                    words = ("--kernel", "exact", "--columns", columns, "--exactly")
+                    results["pruning"] += [one(table, *words, way) for way in ("pruned", "pairs", "cross-terms")]
             if rows != options.engine_rows:
                 shutil.rmtree(table)
         table = generate.write(folder, options.engine_rows)

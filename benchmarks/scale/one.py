@@ -20,19 +20,34 @@ from memory import Peak
 from sklearn.linear_model import LogisticRegression
 
 from crumb import CrumbClassifier
+from crumb.neighbours import squared_distances
 from crumb.scale import pool as pools
 from crumb.scale import strategies
-from crumb.scale.closeness import ExactCross
 from crumb.scale.look import Look
-from crumb.scale.rules import Entries, Strata
+from crumb.scale.rules import Entries, Nearest
 
 
-class EveryRow(Strata):
-    """Holds every row against every cluster, also those that cannot be drawn: what is saved by not doing so."""
+class EveryPair(Nearest):
+    """Holds every row against every query, however far the row is from the query's cluster."""
+
+    def __init__(self, points: np.ndarray, counts: np.ndarray, share: float, groups: np.ndarray):
+        super().__init__(points, counts, share)
+
+
+class EveryCrossTerm(EveryPair):
+    """Works out besides what nobody needs: the mean kernel value of every row with all queries."""
 
     def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
-        self.measure(look.points, np.arange(self.n_clusters))
+        queries = self.points.astype(np.float32)
+        for start in range(0, len(look.points), TILE):
+            kernel = squared_distances(queries, look.points[start : start + TILE].astype(np.float32))
+            kernel *= np.float32(-0.5 / self.points.shape[1])
+            np.exp(kernel, out=kernel).mean(axis=0)
         return super().find(look, limits)
+
+
+TILE = 256  # rows whose kernel values fit in the cache
+WAYS = {"pruned": Nearest, "pairs": EveryPair, "cross-terms": EveryCrossTerm}
 
 
 def floor_seconds(table: Path, columns: list[str]) -> float:
@@ -56,18 +71,15 @@ def main() -> None:
     parser.add_argument("--kernel", default="auto")
     parser.add_argument("--rff-dim", type=int, default=256)
     parser.add_argument(
-        "--rows-scored",
-        choices=["drawn", "near", "all"],
-        default="drawn",
-        help="those that can be drawn (and are near); all that the triangle inequality leaves; every one",
+        "--exactly",
+        choices=sorted(WAYS),
+        default="pruned",
+        help="pairs of rows and queries that the triangle inequality leaves; every pair; every cross-term besides",
     )
     parser.add_argument("--engine", default="local")
     parser.add_argument("--jobs", type=int)
     options = parser.parse_args()
-    if options.rows_scored != "drawn":
-        strategies.Strata = EveryRow  # type: ignore[misc]
-    if options.rows_scored == "all":
-        ExactCross.prune = lambda self, least, sample: None  # type: ignore[method-assign]
+    strategies.Nearest = WAYS[options.exactly]  # type: ignore[misc]
     pools.HELD_CELLS = pools.COVERED_CELLS = 0  # small tables too stay in their files
     names = [f"x{j:02d}" for j in range(options.columns)]
     floors = [
@@ -114,7 +126,7 @@ def main() -> None:
         "columns": options.columns,
         "kernel": options.kernel,
         "rff_dim": options.rff_dim if options.kernel == "rff" else None,
-        "rows_scored": options.rows_scored,
+        "exactly": options.exactly,
         "engine": options.engine,
         "jobs": options.jobs,
         "floor_first_s": floors[0],

@@ -470,6 +470,7 @@ class CrumbOnline:
         if abandoned:
             self._fail(abandoned, StreamClosed("The stream was closed before this query was answered."))
         self._refresher.close()
+        self._free_retired()  # the last to wait for a version may have been told that it waits in vain
         if threading.current_thread() is not self._worker:  # a callback of an answer may close the stream
             self._worker.join()
 
