@@ -19,8 +19,9 @@ def test_the_candidates_for_a_price_cost_no_more(rows: int, queries: int, cluste
     load = Load(rows, queries, clusters, budget)
     count = load.candidates_for(price)
     assert count >= 0
-    assert load.among(count + 1) > price
-    assert count == 0 or load.among(count) <= price
+    assert load.neighbours <= 0.15 * rows * queries + 1
+    assert load.among(count + 1) + load.neighbours > price
+    assert count == 0 or load.among(count) + load.neighbours <= price
 
 
 def test_more_columns_make_a_kernel_value_dearer() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 
+from crumb.neighbours import PAIRS
 from crumb.parallel import resolve_jobs
 
 # Kernel values that are worth computing, unless a budget says otherwise: seconds on either.
@@ -16,6 +17,7 @@ NANOSECONDS = {"cpu": 10.0, "gpu": 0.1, "triton": 0.01}
 
 # A kernel value is an exponential and a product over the columns, which weigh as much at about 67 of them.
 USUAL_COLUMNS, COLUMNS_OF_AN_EXPONENTIAL = 20, 67
+PAIR = 0.15  # kernel values over the whole pool that take as long as the distance of a row from a query
 WORKSPACE_BYTES = 150_000_000  # blocks of kernel values and candidates, measured
 
 
@@ -45,9 +47,15 @@ class Load:
         """Kernel values of exact herding: every pool row is a candidate of every cluster."""
         return self.among(self.rows)
 
+    @property
+    def neighbours(self) -> int:
+        """What it takes, in kernel values, to find the rows that are nearest to the queries."""
+        asking = min(self.queries, self.clusters * self.budget)
+        return int(PAIR * min(PAIRS, self.rows * asking) * self.weight)
+
     def candidates_for(self, values: int) -> int:
         """How many candidates a cluster may have for so many kernel values."""
-        left = int(values / self.weight) - self.queries**2 // self.clusters
+        left = int((values - self.neighbours) / self.weight) - self.queries**2 // self.clusters
         return max(0, left) // (self.clusters * self.budget + self.queries)
 
     def seconds(self, affordable: int, device: str, n_jobs: int | None) -> float:
