@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import make_blobs
 
 from crumb import EarlyStopping, candidates, select_contexts
-from crumb.candidates import halves, herd_among, herd_candidates
+from crumb.candidates import herd_among, herd_candidates
 from crumb.clustering import cluster
 from crumb.herding import herd
 from crumb.kernel import Rbf, median_bandwidth

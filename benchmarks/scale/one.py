@@ -30,8 +30,8 @@ from crumb.scale.rules import Entries, Nearest
 class EveryPair(Nearest):
     """Holds every row against every query, however far the row is from the query's cluster."""
 
-    def __init__(self, points: np.ndarray, counts: np.ndarray, share: float, groups: np.ndarray):
-        super().__init__(points, counts, share)
+    def __init__(self, points: np.ndarray, counts: np.ndarray, share: float, groups: np.ndarray, **options: Any):
+        super().__init__(points, counts, share, **options)
 
 
 class EveryCrossTerm(EveryPair):

@@ -3,9 +3,9 @@
 A context of n rows is chosen well from a few times n candidates, if these lie where the queries lie. So each cluster
 draws candidates at the distances from its centroid at which its queries are (strata.py), and herds among these with the
 exact kernel. That suffices where the cluster is one cloud of rows, and says nothing about the rows left out. So a tenth
-of the clusters tries it with twice as many candidates, half of them now the nearest rows of each query (neighbours.py),
-and again, until doubling them lowers the MMD² by less than ``ENOUGH``; all clusters then have as many. What the last
-doubling brought is reported.
+of the clusters tries it with twice as many, and half as many again that are the nearest rows of each query
+(neighbours.py), and again, until doubling them lowers the MMD² by less than ``ENOUGH``; all clusters then have as many.
+What the last doubling brought is reported.
 
 Shapes: K clusters, G of them in step, M candidates a cluster, n rows chosen, N pool rows, d columns.
 """
@@ -41,7 +41,7 @@ Candidates = Callable[[Sequence[int], int], list[np.ndarray]]  # clusters, how m
 class Doubling:
     """Candidates of each cluster, and the share by which twice as many lowered the MMD² of those that tried."""
 
-    candidates: int
+    candidates: int  # drawn by distance; neighbours come besides
     gain: float | None  # None: nothing was tried
 
     @property
@@ -129,19 +129,16 @@ class _Herding:
         # Rows are drawn as the first ones of a random order, so that twice as many candidates include those before.
         order = np.random.default_rng(seed).permutation(len(self.pool))
         distance = self._distances()  # (K, N) squared, to the centroids
-        near = Neighbours(
-            self.pool.numpy(), queries.double().numpy(), labels.numpy(), self.n, seed, self.map_blocks
-        )
+        near = Neighbours(self.pool.numpy(), queries.double().numpy(), labels.numpy(), self.n, seed, self.map_blocks)
 
         def candidates(which: Sequence[int], count: int) -> list[np.ndarray]:
             if count == len(self.pool):
                 return [np.arange(count)] * len(which)
-            drawn, neighbours = halves(count, self.n)
 
             def strata(k: int) -> np.ndarray:
-                return draw(distance[k], norms(self.members[k]).numpy(), drawn, order)
+                return draw(distance[k], norms(self.members[k]).numpy(), count, order)
 
-            found = list(self.map_blocks(strata, which))
+            found, neighbours = list(self.map_blocks(strata, which)), neighbours_beside(count, self.n)
             return found if not neighbours else list(map(np.union1d, found, near(which, neighbours)))
 
         return candidates
@@ -178,9 +175,9 @@ class _Herding:
         ]
 
 
-def halves(count: int, n: int) -> tuple[int, int]:
-    """Of so many candidates, how many are drawn by distance, and how many are neighbours of the queries."""
-    return (count, 0) if count <= FIRST * n else (count - count // 2, count // 2)
+def neighbours_beside(drawn: int, n: int) -> int:
+    """How many neighbours of the queries join so many candidates that are drawn by distance: none at first."""
+    return 0 if drawn <= FIRST * n else drawn // 2
 
 
 def _stacked(arrays: list[np.ndarray], filler: float = 0.0) -> np.ndarray:

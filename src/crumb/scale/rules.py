@@ -21,7 +21,7 @@ from crumb.strata import ELSEWHERE, STRATA
 
 WORTH_PRUNING = 0.5  # share of the rows up to which leaving out the others saves more than it costs
 REACH = 1.001  # times the distance up to which rows are near: more than rounding can take away
-SAMPLE_CELLS, SAMPLE_PAIRS = 1 << 22, 1 << 25  # clusters × rows of a sample, held at once; and looked at, in tiles
+SAMPLE_CELLS, SAMPLE_PAIRS = 1 << 22, 1 << 26  # clusters × rows of a sample, held at once; and looked at, in tiles
 SURE = 30  # rows of a sample from which the number in the pool is foretold …
 DEVIATIONS = 4.0  # … with so many standard deviations to spare
 COMMON = 100  # candidates of a class, for each that may be asked for, with which it needs no watching
@@ -62,7 +62,8 @@ class Nearest(Rule):
     """The ``counts`` (T,) rows nearest to each of some points, of a random ``share`` of all rows.
 
     ``groups`` (T,): points that lie together, each with its centroid. Rows too far from a centroid are then not held
-    against the points of its group, where that leaves out most of them.
+    against the points of its group, where that leaves out most of them. Where a few rows less do no harm, not
+    ``all_of_them`` need be found: what a sample tells of their distance is believed.
     """
 
     def __init__(
@@ -71,8 +72,9 @@ class Nearest(Rule):
         counts: np.ndarray | int,
         share: float = 1.0,
         groups: np.ndarray | None = None,
+        all_of_them: bool = True,
     ):
-        self.n_bins, self.share = len(points), share
+        self.n_bins, self.share, self.all_of_them = len(points), share, all_of_them
         self.points = np.ascontiguousarray(points, dtype=np.float64)
         self.counts = np.broadcast_to(np.asarray(counts), (len(points),))
         self.groups = np.zeros(len(points), dtype=np.int64) if groups is None else groups
@@ -115,8 +117,12 @@ class Nearest(Rule):
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
         # Some rows of the share are nearer than as many of a sample a quarter as large.
-        most = min(rows * self.share / 4, SAMPLE_PAIRS / self.n_bins)
-        return _nth(sample.points[: int(most)], self.points, self.counts)
+        points = sample.points[: int(min(rows * self.share / 4, SAMPLE_PAIRS / self.n_bins))]
+        if self.all_of_them:
+            return _nth(points, self.points, self.counts)
+        among = self.counts * (len(points) / (rows * self.share))  # so many of them are expected in the sample
+        spare = DEVIATIONS * (1.0 + np.sqrt(among))
+        return _nth(points, self.points, np.minimum(self.counts, np.ceil(among + spare).astype(np.int64)))
 
 
 class Cells(Rule):

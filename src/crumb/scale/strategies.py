@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from crumb.candidates import FIRST, Candidates, halves, herd_candidates
+from crumb.candidates import Candidates, herd_candidates, neighbours_beside
 from crumb.clustering import cluster, nearest_centroid
 from crumb.errors import InvalidInput
 from crumb.herding import stop_early
@@ -28,7 +28,7 @@ from crumb.scale.shortlist import Shortlist
 from crumb.selection import KNN, MICP, MMD, CentroidNN, Full, Problem, Selection, Strategy, Uniform, VoronoiUniform
 from crumb.selection.base import top_up
 
-LEAST, MOST = 4, 96  # candidates a cluster must have room for, and usually may have, as multiples of the budget
+LEAST, MOST = 4, 64  # candidates a cluster must have room for, and usually may have, as multiples of the budget
 SHORTLIST_CELLS = 40_000_000  # numbers (clusters × candidates × columns) that candidates may take: 320 MB
 ENTRY_CELLS = 10  # numbers that a candidate counts for at least: being sorted costs as much
 KNN_ENTRIES = 20_000_000  # queries × rows of a context
@@ -78,10 +78,10 @@ class MmdWish(Wish):
             measure: Closeness = RffCross(features.omega.numpy(), features.phase.numpy(), members)
             self.strata = Strata(measure, members, self.count)
         else:
-            # Whoever asks for the exact kernel gets all that there is room for.
-            self.count = self.count if self.kernel == "exact" else min(self.count, MOST * problem.n)
-            drawn = max(halves(count, problem.n)[0] for count in (min(FIRST * problem.n, self.count), self.count))
-            self.strata = Strata(Distance(self.centroids), members, drawn)
+            self.count = min(2 * room // 3, pool.rows)  # neighbours come besides
+            if self.kernel != "exact":  # whoever asks for it gets all that there is room for
+                self.count = min(self.count, MOST * problem.n)
+            self.strata = Strata(Distance(self.centroids), members, self.count)
             self.asking = asking(self.labels, problem.n, problem.seed)
         # Where the queries reach much farther than the pool, nearly all rows are in one stratum: some more stand by.
         self.rules = [self.strata, Anyone(problem.n)]
@@ -93,9 +93,9 @@ class MmdWish(Wish):
         every, sizes = np.concatenate(self.asking), list(map(len, self.asking))
         share = 1.0 if self.kernel == "exact" else share_looked_at(pool.rows, len(every))
         self.facts = {"scored_by": "distance", "neighbours_among": round(share * pool.rows)}
-        each = [each_of(halves(self.count, problem.n)[1], size) for size in sizes]
+        each = [each_of(neighbours_beside(self.count, problem.n), size) for size in sizes]
         groups = np.repeat(np.arange(len(sizes)), sizes)
-        return Nearest(problem.queries[every], np.repeat(each, sizes), share, groups)
+        return Nearest(problem.queries[every], np.repeat(each, sizes), share, groups, all_of_them=False)
 
     def select(self, problem: Problem, found: Shortlist) -> Selection:
         contexts, doubling = herd_candidates(
@@ -131,10 +131,9 @@ class MmdWish(Wish):
         neighbours = [list(islice(near, len(some))) for some in self.asking]
 
         def of_cluster(k: int, count: int) -> np.ndarray:
-            drawn, nearest = halves(count, self.n) if self.asking else (count, 0)
-            rows = [self.strata.rows(strata, counts, k, drawn)]
-            if nearest:
-                rows += [some[: each_of(nearest, len(self.asking[k]))] for some in neighbours[k]]
+            rows, beside = [self.strata.rows(strata, counts, k, count)], neighbours_beside(count, self.n)
+            if self.asking and beside:
+                rows += [some[: each_of(beside, len(self.asking[k]))] for some in neighbours[k]]
             together = np.unique(np.concatenate(rows))
             return together if len(together) >= self.n else np.union1d(together, anyone)
 
