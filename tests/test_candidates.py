@@ -17,7 +17,7 @@ from crumb.herding import herd
 from crumb.kernel import Rbf, median_bandwidth
 from crumb.objective import ExactObjective
 from crumb.parallel import block_threads
-from crumb.strata import draw
+from crumb.strata import all_inside, draw
 
 
 def problem(kind: str = "blobs", rows: int = 12_000, queries: int = 200, d: int = 8, k: int = 10, seed: int = 0):
@@ -146,6 +146,31 @@ def test_where_few_rows_lie_there_the_nearest_ones_are_taken() -> None:
     distance = rng.permutation(1_000).astype(float)
     drawn = distance[draw(distance, np.array([2.0, 3.0, 4.0]), 100, rng.permutation(1_000))]
     assert (np.sort(drawn)[:90] == np.arange(90)).all()
+
+
+def test_whether_all_rows_as_near_as_the_queries_are_drawn() -> None:
+    rng = np.random.default_rng(0)
+    distance = rng.permutation(1_000).astype(float)
+    queries = np.array([2.0, 3.0, 100.0]) * 2 / 3  # 101 rows are not farther
+    for count in (50, 112, 113, 500):
+        taken = np.isin(np.arange(101), distance[draw(distance, queries, count, rng.permutation(1_000))])
+        assert all_inside(distance, queries, count) == taken.all() == (count > 111)
+
+
+def test_neighbours_join_where_rows_were_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not at first, nor where they are candidates anyway."""
+    asked: list[tuple[int, int]] = []
+    find = candidates.Neighbours.__call__
+    monkeypatch.setattr(
+        candidates.Neighbours,
+        "__call__",
+        lambda self, which, count: asked.append((len(which), count)) or find(self, which, count),
+    )
+    herd_candidates(*problem("blobs"), 60, 10**6, 0)  # 1,200 rows a blob, 24 · 60 candidates
+    assert asked == []
+    _, doubling = herd_candidates(*problem("cloud", rows=40_000), 60, 10**6, 0)
+    assert asked[0] == (2, 24 * 60)
+    assert asked[-1][1] >= doubling.candidates // 2
 
 
 def test_more_candidates_include_the_fewer() -> None:

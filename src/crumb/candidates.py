@@ -25,7 +25,7 @@ from crumb.herding import Herded
 from crumb.kernel import Rbf, norms
 from crumb.neighbours import Neighbours
 from crumb.parallel import MapBlocks
-from crumb.strata import draw
+from crumb.strata import all_inside, draw
 
 FIRST = 24  # candidates a cluster to begin with, as a multiple of the budget
 ENOUGH = 0.02  # a doubling that lowers the MMD² by less was not needed
@@ -139,7 +139,12 @@ class _Herding:
                 return draw(distance[k], norms(self.members[k]).numpy(), count, order)
 
             found, neighbours = list(self.map_blocks(strata, which)), neighbours_beside(count, self.n)
-            return found if not neighbours else list(map(np.union1d, found, near(which, neighbours)))
+            # Where all rows as near as the queries were drawn, their neighbours are among them.
+            more = [k for k in which if not all_inside(distance[k], norms(self.members[k]).numpy(), count)]
+            if neighbours and more:
+                beside = dict(zip(more, near(more, neighbours), strict=True))
+                found = [np.union1d(rows, beside.get(k, rows[:0])) for k, rows in zip(which, found, strict=True)]
+            return found
 
         return candidates
 

@@ -20,7 +20,7 @@ Pairs: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray]"  # queries, rows 
 PAIRS = 2_000_000_000  # queries × rows that are held against each other: seconds; of larger pools a random part is
 TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 BLOCK = 1 << 14  # pool rows that are read at once
-QUERIES = 256  # that a thread looks for at once
+QUERIES, PARTS = 256, 4  # so many queries are looked for at once, or fewer, so that four threads have work
 FIRST_ROUND, GROWTH = 128, 2  # rows that are looked at first, and how many times as many next
 
 
@@ -71,18 +71,20 @@ def nearest_each(
     """The ``counts`` (T,) rows nearest to each query, nearest first, of equally near ones the first. ``looked`` are the
     rows to look at, all by default."""
 
+    size = min(QUERIES, max(1, -(-len(queries) // PARTS)))
+
     def near(first: int) -> list[np.ndarray]:
-        some = slice(first, first + QUERIES)
+        some = slice(first, first + size)
         return _nearest(pool, queries[some], counts[some], looked)
 
-    return list(chain.from_iterable(map_blocks(near, range(0, len(queries), QUERIES))))
+    return list(chain.from_iterable(map_blocks(near, range(0, len(queries), size))))
 
 
 def _nearest(pool: np.ndarray, queries: np.ndarray, counts: np.ndarray, looked: np.ndarray | None) -> list[np.ndarray]:
     """In rounds: how far the nearest of some rows are is a bound for those of the next ones."""
     total = len(pool) if looked is None else len(looked)
     limits, found = np.full(len(queries), np.inf), _nothing()
-    start, size = 0, FIRST_ROUND
+    start, size = 0, max(FIRST_ROUND, 2 * int(counts.min(initial=0)))
     while start < total:
         parts = [found]
         for first in range(start, min(total, start + size), BLOCK):

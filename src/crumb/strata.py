@@ -16,8 +16,7 @@ def draw(distance: np.ndarray, of_queries: np.ndarray, count: int, order: np.nda
     Equally many from each stratum, those first in ``order``; where a stratum has fewer, the next one out has more, and
     beyond the last one the nearest rows. The share ``ELSEWHERE`` comes from the rows beyond.
     """
-    # Queries lie closer to their own mean than other rows of the same kind do.
-    queries = of_queries * len(of_queries) / max(1, len(of_queries) - 1)
+    queries = _of_others(of_queries)
     edges = np.quantile(queries, np.linspace(0, 1, min(STRATA, len(queries)) + 1)[1:])
     distance = distance[order]
     inside = np.flatnonzero(distance <= edges[-1])
@@ -37,6 +36,16 @@ def draw(distance: np.ndarray, of_queries: np.ndarray, count: int, order: np.nda
         left[np.concatenate(taken)] = False
         taken.append(np.flatnonzero(left)[: count - size])
     return np.sort(order[np.concatenate(taken)])
+
+
+def all_inside(distance: np.ndarray, of_queries: np.ndarray, count: int) -> bool:
+    """Whether ``draw`` takes every row that is not farther than the farthest query."""
+    return bool((distance <= _of_others(of_queries).max()).sum() <= math.ceil(count * (1 - ELSEWHERE)))
+
+
+def _of_others(of_queries: np.ndarray) -> np.ndarray:
+    """Queries lie closer to their own mean than other rows of the same kind do."""
+    return of_queries * len(of_queries) / max(1, len(of_queries) - 1)
 
 
 def _beyond(distance: np.ndarray, is_beyond: np.ndarray, nearest: int, others: int) -> np.ndarray:
