@@ -354,7 +354,8 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         ``plan.settings["budget"]`` says what the choice was expected to take. Times vary, and so may the choice.
     kernel : {"auto", "exact", "candidates", "certified", "rff"}, default="auto"
         How contexts are searched. ``"exact"``: the RBF kernel, every row a candidate at every choice. ``"candidates"``:
-        the same among rows drawn where the queries of a cluster lie, twice as many as long as that helps (CPU).
+        the same among rows drawn where the queries of a cluster lie and the nearest ones of each query, twice as many
+        as long as that helps (CPU).
         ``"certified"``: the same among few rows, with a proof that no other one would have been chosen (CPU, where the
         bound allows it). ``"rff"``: random Fourier features. ``"auto"``: exact or among candidates, by their cost;
         random features where the queries alone are too many for both. The plan says which.
