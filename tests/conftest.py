@@ -11,11 +11,13 @@ import pytest
 # Before torch is imported: test processes whose threads wait for each other at every step take ten times as long.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# A shell that starts the tests in the background has Ctrl-C ignored, here and in all children: tests of it would wait.
-signal.signal(signal.SIGINT, signal.default_int_handler)
+import checkpoints
+from cli_tables import make_table
 
-import checkpoints  # noqa: E402
-from cli_tables import make_table  # noqa: E402
+
+def pytest_configure() -> None:
+    # A shell that starts tests in the background has Ctrl-C ignored, here and in all children: tests of it would wait.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -139,12 +139,12 @@ class _Herding:
                 return draw(distance[k], norms(self.members[k]).numpy(), count, order)
 
             found, neighbours = list(self.map_blocks(strata, which)), neighbours_beside(count, self.n)
+            if not neighbours:
+                return found
             # Where all rows as near as the queries were drawn, their neighbours are among them.
             more = [k for k in which if not all_inside(distance[k], norms(self.members[k]).numpy(), count)]
-            if neighbours and more:
-                beside = dict(zip(more, near(more, neighbours), strict=True))
-                found = [np.union1d(rows, beside.get(k, rows[:0])) for k, rows in zip(which, found, strict=True)]
-            return found
+            beside = dict(zip(more, near(more, neighbours), strict=True)) if more else {}
+            return [np.union1d(rows, beside.get(k, rows[:0])) for k, rows in zip(which, found, strict=True)]
 
         return candidates
 

@@ -361,7 +361,8 @@ def _nth(points: np.ndarray, asking: np.ndarray, counts: np.ndarray) -> np.ndarr
     near = nearest_each(points, asking[enough], counts[enough])
     last = np.array([rows[-1] for rows in near], dtype=np.int64)
     gaps = points[last].astype(np.float64) - asking[enough]
-    limits[enough] = np.nextafter(np.einsum("ij,ij->i", gaps, gaps), np.inf)  # the last one itself is wanted
+    # The last one itself is wanted, also where its distance, of points laid out otherwise, has another last digit.
+    limits[enough] = np.nextafter(np.einsum("ij,ij->i", gaps, gaps) * (1.0 + 1e-9), np.inf)
     return limits
 
 
