@@ -14,15 +14,19 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from crumb.herding import herd
-from crumb.kernel import Rbf
-from crumb.objective import ExactObjective
+from crumb.herding.greedy import herd
+from crumb.herding.kernel import Rbf
+from crumb.herding.objective import ExactObjective
 from crumb.parallel import block_threads
 
 
 def own(pool: torch.Tensor, queries: torch.Tensor, labels: torch.Tensor, steps: int) -> None:
     with block_threads(None) as map_blocks:
-        herd(ExactObjective(Rbf(5.0), pool, queries, labels, 20, map_blocks), steps, map_blocks=map_blocks)
+        herd(
+            ExactObjective(Rbf(5.0), pool, queries, labels, 20, map_blocks),
+            steps,
+            map_blocks=map_blocks,
+        )
 
 
 def torchs(pool: torch.Tensor, queries: torch.Tensor, labels: torch.Tensor, steps: int) -> None:

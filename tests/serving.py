@@ -46,7 +46,16 @@ class Server:
 
     def __init__(self, *words: object, token: str | None = None):
         environment = {**os.environ, **({} if token is None else {"CRUMB_TOKEN": token})}
-        command = [sys.executable, "-m", "crumb", "serve", "--port", "0", "--json", *map(str, words)]
+        command = [
+            sys.executable,
+            "-m",
+            "crumb",
+            "serve",
+            "--port",
+            "0",
+            "--json",
+            *map(str, words),
+        ]
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
@@ -75,7 +84,9 @@ class Server:
 
     def metric(self, name: str) -> float:
         """The sum of a metric over its labels, or the one whose labels are given."""
-        lines = [line for line in self.http.get("/metrics").text.splitlines() if line.startswith(name)]
+        lines = [
+            line for line in self.http.get("/metrics").text.splitlines() if line.startswith(name)
+        ]
         assert lines, name
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 

@@ -18,21 +18,44 @@ from typing import Any
 
 import numpy as np
 
-from crumb.cost import Load, affordable_values
 from crumb.errors import InvalidInput
+from crumb.herding.cost import Load, affordable_values
 from crumb.infer import Pool, infer, take
 from crumb.pfn import Backend, Output
 from crumb.planning import PlanSettings
 from crumb.selection import KNN, MMD
 
-LADDER = (100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000, 4_000, 5_000, 7_000, 10_000, 15_000, 20_000)
+LADDER = (
+    100,
+    150,
+    200,
+    300,
+    400,
+    500,
+    700,
+    1_000,
+    1_500,
+    2_000,
+    3_000,
+    4_000,
+    5_000,
+    7_000,
+    10_000,
+    15_000,
+    20_000,
+)
 ROWS_PER_CLUSTER = 50  # n = 50 K
 MOST_CLUSTERS = 400
 HERDING_SHARE = 0.3  # of the seconds, that stage 2 may take
 TRIALS = (200, 600)  # rows of the contexts that are timed
 TOGETHER = 8  # contexts that are timed at once on a GPU, where they share passes
 MOST_ASKED = 200  # queries of a timed context
-_UNITS = {"s": ("seconds", 1.0), "min": ("seconds", 60.0), "mb": ("gigabytes", 1e-3), "gb": ("gigabytes", 1.0)}
+_UNITS = {
+    "s": ("seconds", 1.0),
+    "min": ("seconds", 60.0),
+    "mb": ("gigabytes", 1e-3),
+    "gb": ("gigabytes", 1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -70,14 +93,20 @@ class Rung:
     gigabytes: float
 
     def fits(self, budget: Budget) -> bool:
-        return self.seconds <= (budget.seconds or float("inf")) and self.gigabytes <= (budget.gigabytes or float("inf"))
+        return self.seconds <= (budget.seconds or float("inf")) and self.gigabytes <= (
+            budget.gigabytes or float("inf")
+        )
 
 
 def parse_budget(budget: Any) -> Budget | None:
     """``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of seconds."""
     if budget is None or isinstance(budget, Budget):
         return budget
-    text = f"{budget}s" if isinstance(budget, (int, float)) and not isinstance(budget, bool) else budget
+    text = (
+        f"{budget}s"
+        if isinstance(budget, (int, float)) and not isinstance(budget, bool)
+        else budget
+    )
     found: dict[str, float] = {}
     for part in text.replace(",", " ").split() if isinstance(text, str) else ():
         matched = re.fullmatch(r"([\d.e+-]+?)(s|min|mb|gb)", part.lower())
@@ -87,7 +116,9 @@ def parse_budget(budget: Any) -> Budget | None:
         name, factor = _UNITS[matched[2]]
         found[name] = _number(matched[1]) * factor
     if not found or not all(0 < value < math.inf for value in found.values()):
-        raise InvalidInput(f"budget must be like '30s', '2min', '4GB' or '30s 4GB', got {budget!r}.")
+        raise InvalidInput(
+            f"budget must be like '30s', '2min', '4GB' or '30s 4GB', got {budget!r}."
+        )
     return Budget(**found)
 
 
@@ -153,17 +184,28 @@ def choose(
     def price(clusters: int, rows: int) -> tuple[float, float]:
         load = Load(pool[0], queries, clusters, rows, pool[1])
         herding = load.seconds(affordable, settings.device, settings.n_jobs) if herds else 0.0
-        largest = max(load.bytes(settings.device) if herds else 0, passes.bytes(clusters, rows, queries))
+        largest = max(
+            load.bytes(settings.device) if herds else 0, passes.bytes(clusters, rows, queries)
+        )
         return spent + herding + passes.seconds(clusters, rows, queries), largest / 1e9
 
     clusters = (
-        queries if isinstance(settings.strategy, KNN) else settings.n_clusters if settings.fixed_clusters else None
+        queries
+        if isinstance(settings.strategy, KNN)
+        else settings.n_clusters
+        if settings.fixed_clusters
+        else None
     )
     rows = settings.n if settings.fixed_rows else None
     rung = highest(rungs(queries, pool[0], window, clusters, rows, price), budget)
-    expected = {"expected_seconds": round(rung.seconds, 3), "expected_gigabytes": round(rung.gigabytes, 3)}
+    expected = {
+        "expected_seconds": round(rung.seconds, 3),
+        "expected_gigabytes": round(rung.gigabytes, 3),
+    }
     facts = {**settings.facts, "budget": {**asdict(budget), **expected}}
-    return replace(settings, n_clusters=rung.clusters, n=rung.rows, affordable=affordable, facts=facts)
+    return replace(
+        settings, n_clusters=rung.clusters, n=rung.rows, affordable=affordable, facts=facts
+    )
 
 
 def measure(backend: Backend, pool: Pool, queries: int, seed: int) -> PassCost:
@@ -173,11 +215,15 @@ def measure(backend: Backend, pool: Pool, queries: int, seed: int) -> PassCost:
     rng, output = np.random.default_rng(seed), Output(backend.outputs[0])
 
     def run(rows: int) -> None:
-        contexts = [rng.choice(len(pool.y), min(rows, len(pool.y)), replace=False) for _ in range(together)]
+        contexts = [
+            rng.choice(len(pool.y), min(rows, len(pool.y)), replace=False) for _ in range(together)
+        ]
         questions = take(pool.rows, rng.choice(len(pool.y), asked * together))
         infer(backend, pool, contexts, np.arange(asked * together) % together, questions, output)
 
-    each, per_work = timed(run, lambda rows: together * backend.work(min(rows, len(pool.y)), asked, columns))
+    each, per_work = timed(
+        run, lambda rows: together * backend.work(min(rows, len(pool.y)), asked, columns)
+    )
     return PassCost(backend, columns, each / together, per_work)
 
 

@@ -29,19 +29,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crumb.herding import Herded
-from crumb.kernel import Rbf, norms
-from crumb.objective import cross_terms
+from crumb.herding.greedy import Herded
+from crumb.herding.kernel import Rbf, norms
+from crumb.herding.objective import cross_terms
 from crumb.parallel import MapBlocks
 
 FIRST = 4  # candidates a cluster to begin with, as a multiple of the context budget
 MOST = 0.2  # share of the pool above which herding over the whole pool is as fast
 WINDOW = 32  # choices between two verifications, at most
-PILOT_ROWS, PILOT_BUDGET = 8_000, 200  # pool rows, and rows chosen from them, to see whether it is worth while
+PILOT_ROWS, PILOT_BUDGET = (
+    8_000,
+    200,
+)  # pool rows, and rows chosen from them, to see whether it is worth while
 MOST_QUERIES = 20_000  # above which the means among the clusters (T² kernel values) cost too much
 MOST_CELLS = 40_000_000  # K × N, above which the cross-terms take too much memory
 BLOCK = 1 << 12  # pool rows a block of the bound: what is kept of them stays in a CPU's cache
-LEAST_EIGENVALUE = 1e-4  # of the means' Gram matrix, as a share of the largest; directions below are left out
+LEAST_EIGENVALUE = (
+    1e-4  # of the means' Gram matrix, as a share of the largest; directions below are left out
+)
 
 
 @dataclass(frozen=True)
@@ -87,13 +92,17 @@ def _advance(clusters: list[_Cluster], until: int, which: int) -> None:
     clusters[which].advance(until)
 
 
-def worth_while(kernel: Rbf, pool: Tensor, queries: Tensor, labels: Tensor, n: int, seed: int) -> bool:
+def worth_while(
+    kernel: Rbf, pool: Tensor, queries: Tensor, labels: Tensor, n: int, seed: int
+) -> bool:
     """Whether few rows would be candidates, judged by a sample of the pool."""
     if pool.dtype != torch.float64 or len(pool) < max(2 * PILOT_ROWS, 10 * FIRST * n):
         return False  # in single precision nothing is proven; small pools are fast anyway
     if len(queries) > MOST_QUERIES or (int(labels.max()) + 1) * len(pool) > MOST_CELLS:
         return False
-    sample = torch.from_numpy(np.random.default_rng(seed).choice(len(pool), PILOT_ROWS, replace=False))
+    sample = torch.from_numpy(
+        np.random.default_rng(seed).choice(len(pool), PILOT_ROWS, replace=False)
+    )
     try:
         herd_certified(kernel, pool[sample], queries, labels, min(n, PILOT_BUDGET))
     except TooManyCandidates:
@@ -113,10 +122,30 @@ class _Window:
 class _Cluster:
     """The candidates of one cluster and what has been chosen from them."""
 
-    def __init__(self, kernel: Rbf, pool: Tensor, queries: Tensor, n: int, cross: Tensor, means: Tensor, k: int):
-        self.kernel, self.pool, self.queries, self.cross, self.means, self.k = kernel, pool, queries, cross, means, k
+    def __init__(
+        self,
+        kernel: Rbf,
+        pool: Tensor,
+        queries: Tensor,
+        n: int,
+        cross: Tensor,
+        means: Tensor,
+        k: int,
+    ):
+        self.kernel, self.pool, self.queries, self.cross, self.means, self.k = (
+            kernel,
+            pool,
+            queries,
+            cross,
+            means,
+            k,
+        )
         self.rows, self.mmd2 = np.empty(n, dtype=np.int64), np.empty(n)
-        self.t, self.cross_sum, self.gram_sum = 0, 0.0, 0.0  # rows so far, Σ of their cross-terms, Σ κ among them
+        self.t, self.cross_sum, self.gram_sum = (
+            0,
+            0.0,
+            0.0,
+        )  # rows so far, Σ of their cross-terms, Σ κ among them
         self.along = pool.new_zeros(len(cross))  # (K,) Σ of their cross-terms with every cluster
         self.ids = torch.empty(0, dtype=torch.long)  # (M,) pool rows
         self.sums = pool.new_empty(0)  # (M,) Σ κ of each candidate to the chosen rows
@@ -128,13 +157,24 @@ class _Cluster:
         pull = -self.kernel.row_means(points, self.queries)
         sums = self.kernel.row_means(points, self.pool[self.rows[: self.t]]) * self.t
         self.ids, order = torch.cat([self.ids, rows]).sort()
-        self.pull, self.sums = torch.cat([self.pull, pull])[order], torch.cat([self.sums, sums])[order]
+        self.pull, self.sums = (
+            torch.cat([self.pull, pull])[order],
+            torch.cat([self.sums, sums])[order],
+        )
         self.points = self.pool[self.ids]
         self.norms = norms(self.points)
 
     def advance(self, until: int) -> None:
         """Choose rows until there are ``until``."""
-        self.before = self.t, self.cross_sum, self.gram_sum, self.along, self.ids, self.sums.clone(), self.pull.clone()
+        self.before = (
+            self.t,
+            self.cross_sum,
+            self.gram_sum,
+            self.along,
+            self.ids,
+            self.sums.clone(),
+            self.pull.clone(),
+        )
         within, score, squared, places = float(self.means[self.k]), [], [], []
         for t in range(self.t, until):
             values = torch.add(self.pull, self.sums, alpha=1 / (t + 1))
@@ -168,7 +208,9 @@ class _Cluster:
     def go_back(self) -> None:
         """To before the last choices; candidates that have joined since get the running sums of then."""
         joined = self.ids[~torch.isin(self.ids, self.before[4])]
-        self.t, self.cross_sum, self.gram_sum, self.along, self.ids, self.sums, self.pull = self.before
+        self.t, self.cross_sum, self.gram_sum, self.along, self.ids, self.sums, self.pull = (
+            self.before
+        )
         self.extend(joined)
 
 
@@ -191,14 +233,21 @@ class _Herding:
         self.rounding = 32 * torch.finfo(pool.dtype).eps * (1 + size / kernel.sigma**2)
         self.cross = cross_terms(kernel, pool, queries, labels, len(members), map_blocks)  # (K, N)
         own = cross_terms(kernel, queries, queries, labels, len(members), map_blocks)  # (K, T)
-        means = torch.stack([own[:, labels == k].mean(1) for k in range(len(members))])  # (K, K) ⟨μⱼ, μₖ⟩
+        means = torch.stack(
+            [own[:, labels == k].mean(1) for k in range(len(members))]
+        )  # (K, K) ⟨μⱼ, μₖ⟩
         self.inverse = torch.linalg.pinv(means, rtol=LEAST_EIGENVALUE, hermitian=True)
         self.coordinates, self.around = self._projected()
         self.verifications = self.redone = 0
         self.is_candidate = torch.zeros(len(members), len(pool), dtype=torch.bool)
-        self.clusters = [_Cluster(kernel, pool, some, n, self.cross, means[k], k) for k, some in enumerate(members)]
+        self.clusters = [
+            _Cluster(kernel, pool, some, n, self.cross, means[k], k)
+            for k, some in enumerate(members)
+        ]
         first = min(FIRST * n, len(pool))
-        self._extend(list(map_blocks(lambda k: self.cross[k].topk(first).indices, range(len(members)))))
+        self._extend(
+            list(map_blocks(lambda k: self.cross[k].topk(first).indices, range(len(members))))
+        )
 
     def _projected(self) -> tuple[Tensor, Tensor]:
         """Coordinates of Pφ(x) in μ₁ … μ_K (K, N); ‖φ(x) − Pφ(x)‖, rounded up, and Σ |coordinates| (2, N)."""
@@ -226,7 +275,9 @@ class _Herding:
         if not len(found):
             return []
         more = [found[found[:, 0] == k, 1] for k in range(len(self.clusters))]
-        held = list(self.map_blocks(lambda k: self.clusters[k].holds_against(more[k]), range(len(more))))
+        held = list(
+            self.map_blocks(lambda k: self.clusters[k].holds_against(more[k]), range(len(more)))
+        )
         self._extend(more)
         failed = [cluster for cluster, holds in zip(self.clusters, held, strict=True) if not holds]
         for cluster in failed:
@@ -248,7 +299,9 @@ class _Herding:
             for window, weight, error in zip(windows, weights, slack, strict=True)
         ]
         score = [window.score.max() + error for window, error in zip(windows, slack, strict=True)]
-        reach = torch.stack([torch.stack(unseen), torch.full_like(low[:, 0], 2 * self.rounding * size)], 1)
+        reach = torch.stack(
+            [torch.stack(unseen), torch.full_like(low[:, 0], 2 * self.rounding * size)], 1
+        )
         return low, high, reach, torch.stack(score)
 
     def bound(self, rows: slice, low: Tensor, high: Tensor, reach: Tensor) -> Tensor:
@@ -262,13 +315,21 @@ class _Herding:
 
         def of_block(start: int) -> Tensor:
             rows = slice(start, start + BLOCK)
-            possible = (self.bound(rows, low, high, reach) < score[:, None]) & ~self.is_candidate[:, rows]
+            possible = (self.bound(rows, low, high, reach) < score[:, None]) & ~self.is_candidate[
+                :, rows
+            ]
             return possible.nonzero() + torch.tensor([0, start])
 
         return torch.cat(list(self.map_blocks(of_block, range(0, len(self.pool), BLOCK))))
 
     def _extend(self, more: list[Tensor]) -> None:
-        if sum(len(cluster.ids) + len(rows) for cluster, rows in zip(self.clusters, more, strict=True)) > self.most:
+        if (
+            sum(
+                len(cluster.ids) + len(rows)
+                for cluster, rows in zip(self.clusters, more, strict=True)
+            )
+            > self.most
+        ):
             raise TooManyCandidates
         list(self.map_blocks(lambda k: self.clusters[k].extend(more[k]), range(len(more))))
         for k, rows in enumerate(more):

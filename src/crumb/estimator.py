@@ -18,18 +18,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crumb.budget import PassCost, choose, measure, parse_budget
 from crumb.devices import resolve_device
-from crumb.embedding import RowEmbedding
 from crumb.errors import InvalidInput
-from crumb.herding import EarlyStopping
+from crumb.herding.greedy import EarlyStopping
 from crumb.infer import Pool, infer
+from crumb.options import cache_bytes, check_bandwidth, positive, resolve_kernel
 from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
 from crumb.plan import Plan
 from crumb.planning import PlanSettings, make_plan, plan_settings, resolve_seed
 from crumb.scale.engine import Engine, resolve_engine
 from crumb.selection import Strategy, resolve_strategy
-from crumb.settings import cache_bytes, check_bandwidth, positive, resolve_kernel
-from crumb.space import SelectionSpace
-from crumb.table import Rows, TableEncoder, fingerprint, in_files, to_rows
+from crumb.table.embedding import RowEmbedding
+from crumb.table.encoder import Rows, TableEncoder, fingerprint, in_files, to_rows
+from crumb.table.space import SelectionSpace
 
 if TYPE_CHECKING:
     from crumb.scale.pool import DiskPool
@@ -43,7 +43,9 @@ class _Known:
 
     encoder: TableEncoder
     space: Any
-    points: np.ndarray  # the whole pool, or the sample behind the bandwidth of one that stays on disk
+    points: (
+        np.ndarray
+    )  # the whole pool, or the sample behind the bandwidth of one that stays on disk
     pool: Pool  # likewise
     backend: Backend
     fingerprint: str
@@ -117,7 +119,9 @@ class _Crumb(BaseEstimator):
         if in_files(X):
             known = self._know_files(X, y, where, columns, engine, seed)
         elif where is not None or columns is not None:
-            raise InvalidInput("where= and columns= are for tables in files: filter a table in memory yourself.")
+            raise InvalidInput(
+                "where= and columns= are for tables in files: filter a table in memory yourself."
+            )
         else:
             known = self._know_table(X, y, seed)
         backend = known.backend
@@ -141,9 +145,16 @@ class _Crumb(BaseEstimator):
         )
         settings = replace(settings, facts=known.facts)
         if budget is not None and settings.fixed_clusters and settings.fixed_rows:
-            raise InvalidInput("A budget chooses n_clusters and context_size: leave at least one of them 'auto'.")
+            raise InvalidInput(
+                "A budget chooses n_clusters and context_size: leave at least one of them 'auto'."
+            )
         # All at once and last: a fit that fails leaves the estimator as it was.
-        self._encoder, self._space, self._points, self._pool = known.encoder, known.space, known.points, known.pool
+        self._encoder, self._space, self._points, self._pool = (
+            known.encoder,
+            known.space,
+            known.points,
+            known.pool,
+        )
         self._shape, self._disk = known.shape, known.disk
         self._seed, self._backend, self._settings = seed, engine.backend(backend), settings
         self._budget = budget
@@ -153,7 +164,9 @@ class _Crumb(BaseEstimator):
 
     def _know_table(self, X: Any, y: Any, seed: int) -> _Known:
         rows = to_rows(X, min_rows=2)
-        validate_data(self, rows, skip_check_array=True)  # sets n_features_in_ and feature_names_in_
+        validate_data(
+            self, rows, skip_check_array=True
+        )  # sets n_features_in_ and feature_names_in_
         labels = _labels(y)
         check_consistent_length(rows, labels)
         encoder, space = TableEncoder(self.categorical_features), SelectionSpace(self.features)
@@ -166,7 +179,9 @@ class _Crumb(BaseEstimator):
         mark = fingerprint(rows, encoder.kinds_, *about)
         return _Known(encoder, space, points, pool, backend, mark, points.shape)
 
-    def _know_files(self, X: Any, y: Any, where: Any, columns: Any, engine: Engine, seed: int) -> _Known:
+    def _know_files(
+        self, X: Any, y: Any, where: Any, columns: Any, engine: Engine, seed: int
+    ) -> _Known:
         """A table in files: read whole where it is small, learnt in one pass where it is not."""
         from crumb.scale.pool import fits_in_memory, learn_pool, read_whole
         from crumb.scale.source import count_rows, open_source
@@ -238,7 +253,9 @@ class _Crumb(BaseEstimator):
         rows = to_rows(X)
         if isinstance(rows, pd.DataFrame) and not isinstance(self._pool.rows, pd.DataFrame):
             rows = to_rows(rows.to_numpy(dtype=object))
-        elif isinstance(self._pool.rows, pd.DataFrame) and not hasattr(X, "columns"):  # no names: by position
+        elif isinstance(self._pool.rows, pd.DataFrame) and not hasattr(
+            X, "columns"
+        ):  # no names: by position
             validate_data(self, rows, reset=False, skip_check_array=True)
             rows = pd.DataFrame(rows).set_axis(self._pool.rows.columns, axis=1)
         validate_data(self, rows, reset=False, skip_check_array=True)
@@ -254,7 +271,9 @@ class _Crumb(BaseEstimator):
         if self._disk is not None:
             return self._disk.plan(points, self._affordable(len(points)), evidence)
         codes = self._pool.y if self._pool.n_classes is not None else None
-        return make_plan(self._points, points, self._affordable(len(points)), self._fingerprint, codes, evidence)
+        return make_plan(
+            self._points, points, self._affordable(len(points)), self._fingerprint, codes, evidence
+        )
 
     def _affordable(self, queries: int) -> PlanSettings:
         """The settings, with the K and n that fit into the budget if there is one."""
@@ -265,7 +284,9 @@ class _Crumb(BaseEstimator):
             self._pass_cost = measure(self._backend, self._pool, queries, self._seed)
         spent = time.perf_counter() - started
         window = self._backend.window
-        return choose(self._budget, self._settings, self._pass_cost, queries, self._shape, window, spent)
+        return choose(
+            self._budget, self._settings, self._pass_cost, queries, self._shape, window, spent
+        )
 
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
         rows, points = self._query(X)
@@ -275,7 +296,9 @@ class _Crumb(BaseEstimator):
             labels, again = plan.labels, False
         else:
             if not isinstance(plan, Plan):
-                raise InvalidInput(f"plan must be a Plan (Plan.load reads one from a file), got {plan!r}.")
+                raise InvalidInput(
+                    f"plan must be a Plan (Plan.load reads one from a file), got {plan!r}."
+                )
             plan.check_pool(self._fingerprint)
             labels = plan.route(points)
             again = True
@@ -315,12 +338,16 @@ def _labels(y: Any) -> np.ndarray:
         y = y.to_numpy()
     labels = column_or_1d(y, warn=True)
     if labels.dtype == object:
-        labels = pd.Series(labels).infer_objects().to_numpy()  # True and 1 as they are, not as objects
+        labels = (
+            pd.Series(labels).infer_objects().to_numpy()
+        )  # True and 1 as they are, not as objects
     missing = int(pd.isna(labels).sum())
     if missing == len(labels) and missing:
         raise InvalidInput("Input y contains NaN: all labels are missing.")
     if missing:
-        raise InvalidInput(f"Input y contains NaN: {missing} of {len(labels)} labels are missing; drop these rows.")
+        raise InvalidInput(
+            f"Input y contains NaN: {missing} of {len(labels)} labels are missing; drop these rows."
+        )
     return labels
 
 
@@ -405,7 +432,9 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
 
     _task = "classification"
 
-    def fit(self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None) -> CrumbClassifier:
+    def fit(
+        self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None
+    ) -> CrumbClassifier:
         """Hold the labelled table; all selection happens when queries come.
 
         ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset, and ``y`` then the name of the target's
@@ -425,7 +454,9 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
             check_classification_targets(labels)
             self.classes_, codes = np.unique(labels, return_inverse=True)
         except TypeError as error:
-            raise InvalidInput("Labels of different types (text and numbers) cannot be mixed.") from error
+            raise InvalidInput(
+                "Labels of different types (text and numbers) cannot be mixed."
+            ) from error
         return Pool(rows, codes, len(self.classes_))
 
     @available_if(_has_proba)
@@ -458,7 +489,9 @@ class CrumbRegressor(RegressorMixin, _Crumb):
 
     _task = "regression"
 
-    def fit(self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None) -> CrumbRegressor:
+    def fit(
+        self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None
+    ) -> CrumbRegressor:
         """Hold the labelled table; all selection happens when queries come.
 
         ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset, and ``y`` then the name of the target's
@@ -473,7 +506,9 @@ class CrumbRegressor(RegressorMixin, _Crumb):
         try:
             numbers = np.asarray(labels, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidInput("Regression needs numbers as labels; for classes use CrumbClassifier.") from error
+            raise InvalidInput(
+                "Regression needs numbers as labels; for classes use CrumbClassifier."
+            ) from error
         if not np.isfinite(numbers).all():
             raise InvalidInput(
                 "Input y contains infinity or a value too large for dtype('float64'): remove these rows."
@@ -490,14 +525,18 @@ class CrumbRegressor(RegressorMixin, _Crumb):
     ) -> np.ndarray:
         """Means or medians (T,), or quantiles (T, Q) at the levels ``quantiles`` (0.1 … 0.9 by default)."""
         if output_type not in ("mean", "median", "quantiles"):
-            raise InvalidInput(f"output_type must be 'mean', 'median' or 'quantiles', got {output_type!r}.")
+            raise InvalidInput(
+                f"output_type must be 'mean', 'median' or 'quantiles', got {output_type!r}."
+            )
         levels = quantile_levels(quantiles) if output_type == "quantiles" else ()
         return self._answer(X, Output(output_type, levels), plan)
 
 
 def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
     """The levels that are asked for, checked; 0.1 … 0.9 by default."""
-    levels = tuple(float(level) for level in (DEFAULT_QUANTILES if quantiles is None else quantiles))
+    levels = tuple(
+        float(level) for level in (DEFAULT_QUANTILES if quantiles is None else quantiles)
+    )
     if not levels or not all(0 < level < 1 for level in levels):
         raise InvalidInput(f"quantiles must be levels between 0 and 1, got {quantiles!r}.")
     return levels

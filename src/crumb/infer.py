@@ -14,7 +14,7 @@ import pandas as pd
 
 from crumb.pfn.base import Backend, ContextTask, Output
 from crumb.progress import progress_bar
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
 BREATH = 0.001  # seconds between contexts that are made ready: locks are not fair, and passes wait for the network
 
@@ -26,7 +26,9 @@ class Pool:
     rows: Rows
     y: np.ndarray
     n_classes: int | None  # None: regression
-    token: bytes = field(default_factory=partial(os.urandom, 16))  # tells its contexts from those of other pools
+    token: bytes = field(
+        default_factory=partial(os.urandom, 16)
+    )  # tells its contexts from those of other pools
 
     def take(self, context: np.ndarray) -> Rows:
         """The rows of a context, given by their numbers."""
@@ -36,7 +38,11 @@ class Pool:
         return self.y[context]
 
     def column(self, context: np.ndarray, j: int) -> pd.Series:
-        return pd.Series(self.rows[context, j]) if isinstance(self.rows, np.ndarray) else self.rows.iloc[context, j]
+        return (
+            pd.Series(self.rows[context, j])
+            if isinstance(self.rows, np.ndarray)
+            else self.rows.iloc[context, j]
+        )
 
 
 @dataclass(frozen=True)
@@ -117,11 +123,21 @@ def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass
 
 
 def _answers(
-    backend: Backend, pool: Pool, passes: list[Pass], queries: Rows, output: Output, again: bool, keep: bool
+    backend: Backend,
+    pool: Pool,
+    passes: list[Pass],
+    queries: Rows,
+    output: Output,
+    again: bool,
+    keep: bool,
 ) -> Iterator[np.ndarray]:
     """One answer a pass, in order; contexts that teach nothing are answered without the model."""
     asked = [_teaches(backend, pool, one.context) for one in passes]
-    tasks = (_task(pool, one, queries, again, keep) for one, ask in zip(passes, asked, strict=True) if ask)
+    tasks = (
+        _task(pool, one, queries, again, keep)
+        for one, ask in zip(passes, asked, strict=True)
+        if ask
+    )
     answers = iter(backend.predict_contexts(tasks, output))
     for one, ask in zip(passes, asked, strict=True):
         y = pool.labels(one.context)
@@ -163,7 +179,9 @@ def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarra
     return np.asarray(np.median(y) if output.kind == "median" else y.mean())
 
 
-def _globally(answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarray:
+def _globally(
+    answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: Output
+) -> np.ndarray:
     """From the classes of this context to the classes of the table."""
     if n_classes is None:
         return np.asarray(answer, dtype=np.float64)
@@ -172,7 +190,9 @@ def _globally(answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: 
         return present[np.asarray(answer, dtype=np.int64)]
     proba = np.zeros((len(answer), n_classes))
     proba[:, present] = answer
-    return proba / proba.sum(axis=1, keepdims=True)  # networks answer in float32: make the sum 1 in float64
+    return proba / proba.sum(
+        axis=1, keepdims=True
+    )  # networks answer in float32: make the sum 1 in float64
 
 
 def take(rows: Rows, index: np.ndarray) -> Rows:

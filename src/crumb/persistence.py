@@ -18,7 +18,7 @@ import pandas as pd
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.estimator import CrumbClassifier, CrumbRegressor
 from crumb.files import read_archive, write_archive
-from crumb.herding import EarlyStopping
+from crumb.herding.greedy import EarlyStopping
 from crumb.pfn.checkpoint import checksum
 from crumb.pfn.weights import model_names
 from crumb.selection import Strategy
@@ -51,7 +51,9 @@ def save(estimator: Any, path: str | Path) -> None:
         arrays["pool"] = rows
     if estimator._task == "classification":
         if estimator.classes_.dtype.kind not in "OUbiuf":
-            raise InvalidInput(f"Labels of type {estimator.classes_.dtype} cannot be saved without pickle.")
+            raise InvalidInput(
+                f"Labels of type {estimator.classes_.dtype} cannot be saved without pickle."
+            )
         about["classes"] = estimator.classes_.tolist()
         about["class_dtype"] = estimator.classes_.dtype.str
     write_archive(path, FORMAT, VERSION, about, arrays, files)
@@ -81,7 +83,9 @@ def load(path: str | Path, **changes: Any) -> Any:
             f"{path} was saved with other weights of the model {params['model']!r} than those on this machine."
         )
     if estimator._fingerprint != about["fingerprint"]:
-        raise PlanMismatch(f"The pool in {path} is not the one that was saved: the file is damaged.")
+        raise PlanMismatch(
+            f"The pool in {path} is not the one that was saved: the file is damaged."
+        )
     return estimator
 
 
@@ -98,20 +102,32 @@ def _portable_params(estimator: Any) -> dict[str, Any]:
             "stay with you."
         )
     if params["model"] not in model_names():
-        params["model"] = os.path.abspath(params["model"])  # a path must mean the same from another folder
-    params["random_state"], params["engine"] = estimator._seed, "local"  # where it is loaded is another machine
+        params["model"] = os.path.abspath(
+            params["model"]
+        )  # a path must mean the same from another folder
+    params["random_state"], params["engine"] = (
+        estimator._seed,
+        "local",
+    )  # where it is loaded is another machine
     if isinstance(params["strategy"], Strategy):
         strategy = params["strategy"]
         params["strategy"] = {"name": strategy.name, **strategy.get_params()}
     if isinstance(params["early_stopping"], EarlyStopping):
         params["early_stopping"] = dataclasses.asdict(params["early_stopping"])
     if params["categorical_features"] is not None:
-        params["categorical_features"] = np.asarray(params["categorical_features"], dtype=object).ravel().tolist()
-    params = {name: value.item() if isinstance(value, np.generic) else value for name, value in params.items()}
+        params["categorical_features"] = (
+            np.asarray(params["categorical_features"], dtype=object).ravel().tolist()
+        )
+    params = {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in params.items()
+    }
     try:
         json.dumps(params)
     except TypeError as error:
-        raise InvalidInput(f"These settings cannot be written to a file without pickle: {error}.") from error
+        raise InvalidInput(
+            f"These settings cannot be written to a file without pickle: {error}."
+        ) from error
     return params
 
 
@@ -141,7 +157,11 @@ def pack_frame(rows: pd.DataFrame) -> bytes:
 def unpack_frame(parquet: bytes, columns: list[Any], kinds: list[str]) -> pd.DataFrame:
     """Parquet forgets that a column of numbers was a category."""
     frame = pd.read_parquet(io.BytesIO(parquet))
-    categories = {name: "category" for name, kind in zip(frame.columns, kinds, strict=True) if kind == "category"}
+    categories = {
+        name: "category"
+        for name, kind in zip(frame.columns, kinds, strict=True)
+        if kind == "category"
+    }
     return frame.astype(categories).set_axis(columns, axis=1)
 
 
@@ -149,5 +169,7 @@ def _portable_names(columns: pd.Index) -> list[str | int]:
     names = [name.item() if isinstance(name, np.generic) else name for name in columns]
     odd = [name for name in names if not isinstance(name, (str, int))]
     if odd:
-        raise InvalidInput(f"Column names must be text or whole numbers to be saved; {odd[0]!r} is neither.")
+        raise InvalidInput(
+            f"Column names must be text or whole numbers to be saved; {odd[0]!r} is neither."
+        )
     return names

@@ -41,14 +41,18 @@ def draw_plan(
         pool, queries = _points(plan, pool, queries)
         members = plan.labels == shown
         scatter(axes[0], flatten(pool), pool, queries, members, plan.contexts[shown])
-        counted = f"{members.sum():,} queries, {len(plan.contexts[shown]):,} of {len(pool):,} pool rows"
+        counted = (
+            f"{members.sum():,} queries, {len(plan.contexts[shown]):,} of {len(pool):,} pool rows"
+        )
         axes[0].set_title(f"cluster {shown} of {plan.n_clusters}: {counted}")
         axes[0].legend(loc="best", markerscale=1.6)
     _draw_traces(axes[-1], plan, shown)
     return finish(figure, path)
 
 
-def draw_comparison(plans: Mapping[str, Plan], pool: Any, queries: Any, query_members: Any, path: Any = None) -> Figure:
+def draw_comparison(
+    plans: Mapping[str, Plan], pool: Any, queries: Any, query_members: Any, path: Any = None
+) -> Figure:
     """One group of queries (a mask or row numbers) and the context that it gets under each strategy."""
     for plan in plans.values():
         pool, queries = _points(plan, pool, queries)
@@ -63,11 +67,17 @@ def draw_comparison(plans: Mapping[str, Plan], pool: Any, queries: Any, query_me
         scatter(panel, plane, pool, queries, members, plan.contexts[own], axis_names=False)
         mmd2 = group_mmd2(plan, pool, queries, [members])[0]
         value = f"MMD² = {mmd2:.2g}" if np.isfinite(mmd2) else "MMD² not measured"
-        panel.set_title(f"{'mmd (CRUMB)' if name == 'mmd' else name}\n{value} · {len(plan.contexts[own]):,} rows")
+        panel.set_title(
+            f"{'mmd (CRUMB)' if name == 'mmd' else name}\n{value} · {len(plan.contexts[own]):,} rows"
+        )
     for panel in panels[len(plans) :]:
         panel.set_axis_off()
     _set_limits(panels[0], plane, pool, [queries[members]])
-    figure.suptitle(f"{members.sum():,} queries of one cluster, and the context that they get", color=INK, fontsize=11)
+    figure.suptitle(
+        f"{members.sum():,} queries of one cluster, and the context that they get",
+        color=INK,
+        fontsize=11,
+    )
     handles, names = panels[0].get_legend_handles_labels()
     look = {"frameon": False, "markerscale": 1.6, "fontsize": 9, "labelcolor": INK}
     figure.legend(handles, names, loc="outside lower center", ncols=4, **look)
@@ -82,7 +92,11 @@ def query_groups(plans: Mapping[str, Plan]) -> list[np.ndarray]:
     """The clusters by which strategies are compared: those of mmd, or of the first plan that has several."""
     several = [plan for plan in plans.values() if 1 < plan.n_clusters < len(plan.labels)]
     plan = plans["mmd"] if "mmd" in plans else (several or list(plans.values()))[0]
-    return [plan.labels == cluster for cluster in range(plan.n_clusters) if (plan.labels == cluster).any()]
+    return [
+        plan.labels == cluster
+        for cluster in range(plan.n_clusters)
+        if (plan.labels == cluster).any()
+    ]
 
 
 def serving_cluster(plan: Plan, members: np.ndarray) -> int:
@@ -90,23 +104,32 @@ def serving_cluster(plan: Plan, members: np.ndarray) -> int:
     return int(np.bincount(plan.labels[members], minlength=plan.n_clusters).argmax())
 
 
-def group_mmd2(plan: Plan, pool: np.ndarray, queries: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
+def group_mmd2(
+    plan: Plan, pool: np.ndarray, queries: np.ndarray, groups: Sequence[np.ndarray]
+) -> np.ndarray:
     """Exact MMD² between each group of queries and the context that most of them get; NaN where too dear."""
     import torch
 
-    from crumb.kernel import Rbf
+    from crumb.herding.kernel import Rbf
 
     kernel = Rbf(plan.settings["bandwidth"])
-    within: dict[int, float] = {}  # one context may serve many groups; its own kernel mean is the dear part
+    within: dict[
+        int, float
+    ] = {}  # one context may serve many groups; its own kernel mean is the dear part
     values = np.full(len(groups), np.nan)
     for index, members in enumerate(groups):
         cluster = serving_cluster(plan, members)
         if len(plan.contexts[cluster]) ** 2 > KERNEL_VALUES:
             continue
-        context, points = torch.from_numpy(pool[plan.contexts[cluster]]), torch.from_numpy(queries[members])
+        context, points = (
+            torch.from_numpy(pool[plan.contexts[cluster]]),
+            torch.from_numpy(queries[members]),
+        )
         if cluster not in within:
             within[cluster] = float(kernel.mean(context, context))
-        values[index] = within[cluster] + float(kernel.mean(points, points) - 2 * kernel.mean(context, points))
+        values[index] = within[cluster] + float(
+            kernel.mean(points, points) - 2 * kernel.mean(context, points)
+        )
     return values
 
 
@@ -121,7 +144,9 @@ class Plane:
     def __call__(self, points: np.ndarray) -> np.ndarray:
         at = (points - self.centre) @ self.directions
         if self.is_line:
-            at[:, 1] = np.random.default_rng(0).uniform(-1, 1, len(at))  # points on a line would hide each other
+            at[:, 1] = np.random.default_rng(0).uniform(
+                -1, 1, len(at)
+            )  # points on a line would hide each other
         return at
 
     @property
@@ -155,7 +180,9 @@ def scatter(
     _dots(axes, plane(pool[_sample(len(pool), DRAWN_ROWS)]), POOL, 5, 0.6, "pool")
     if not members.all():
         others = queries[~members]
-        _dots(axes, plane(others[_sample(len(others), DRAWN_ROWS)]), QUERIES, 6, 0.3, "other queries")
+        _dots(
+            axes, plane(others[_sample(len(others), DRAWN_ROWS)]), QUERIES, 6, 0.3, "other queries"
+        )
     _dots(axes, plane(chosen), CONTEXT, 11, 0.7, "context")
     own = queries[members]
     _dots(
@@ -203,7 +230,9 @@ def finish(figure: Figure, path: Any) -> Figure:
 def _points(plan: Plan, pool: Any, queries: Any) -> tuple[np.ndarray, np.ndarray]:
     pool, queries = np.asarray(pool, dtype=np.float64), np.asarray(queries, dtype=np.float64)
     if pool.ndim != 2 or queries.ndim != 2 or pool.shape[1] != queries.shape[1]:
-        raise InvalidInput("pool and queries must be matrices of the selection space with the same columns.")
+        raise InvalidInput(
+            "pool and queries must be matrices of the selection space with the same columns."
+        )
     if len(pool) != plan.pool_size or len(queries) != len(plan.labels):
         raise InvalidInput(
             f"The plan is for {plan.pool_size} pool rows and {len(plan.labels)} queries; these are "
@@ -214,7 +243,9 @@ def _points(plan: Plan, pool: Any, queries: Any) -> tuple[np.ndarray, np.ndarray
 
 def _checked_cluster(plan: Plan, cluster: int) -> int:
     if not 0 <= cluster < plan.n_clusters:
-        raise InvalidInput(f"The plan has the clusters 0 to {plan.n_clusters - 1}; there is no cluster {cluster}.")
+        raise InvalidInput(
+            f"The plan has the clusters 0 to {plan.n_clusters - 1}; there is no cluster {cluster}."
+        )
     return int(cluster)
 
 
@@ -225,7 +256,15 @@ def _sample(size: int, limit: int) -> np.ndarray:
     return np.random.default_rng(0).choice(size, limit, replace=False)
 
 
-def _dots(axes: Axes, at: np.ndarray, colour: str, size: float, alpha: float, label: str, edge: str = "none") -> None:
+def _dots(
+    axes: Axes,
+    at: np.ndarray,
+    colour: str,
+    size: float,
+    alpha: float,
+    label: str,
+    edge: str = "none",
+) -> None:
     axes.scatter(
         at[:, 0],
         at[:, 1],
@@ -242,7 +281,9 @@ def _dots(axes: Axes, at: np.ndarray, colour: str, size: float, alpha: float, la
 def _set_limits(axes: Axes, plane: Plane, pool: np.ndarray, shown: Sequence[np.ndarray]) -> None:
     """The bulk of the pool and all that matters: a few far outliers must not squeeze the rest together."""
     bulk = np.quantile(plane(pool[_sample(len(pool), FITTED_ROWS)]), [0.01, 0.99], axis=0)
-    corners = np.concatenate([bulk, *(np.quantile(plane(rows), [0.02, 0.98], axis=0) for rows in shown)])
+    corners = np.concatenate(
+        [bulk, *(np.quantile(plane(rows), [0.02, 0.98], axis=0) for rows in shown)]
+    )
     low, high = corners.min(axis=0), corners.max(axis=0)
     margin = np.where(high > low, 0.08 * (high - low), 1.0)
     axes.set_xlim(low[0] - margin[0], high[0] + margin[0])
@@ -254,14 +295,24 @@ def _draw_traces(axes: Axes, plan: Plan, shown: int) -> None:
     axes.set(xlabel="rows in the context", ylabel="MMD² to the queries of the cluster")
     measured = [trace for trace in plan.mmd2 if np.isfinite(trace).any()]
     if not measured:
-        axes.text(0.5, 0.5, "MMD² was not measured", ha="center", va="center", transform=axes.transAxes, color=INK)
+        axes.text(
+            0.5,
+            0.5,
+            "MMD² was not measured",
+            ha="center",
+            va="center",
+            transform=axes.transAxes,
+            color=INK,
+        )
         axes.set(xticks=[], yticks=[], title="MMD²")
         return
     others = [cluster for cluster in range(plan.n_clusters) if cluster != shown]
     for index, cluster in enumerate(others[:DRAWN_TRACES]):
         _line(axes, plan.mmd2[cluster], "#9fb3cc", 0.9, None if index else "other clusters")
     _line(axes, plan.mmd2[shown], CONTEXT, 2.0, f"cluster {shown}")
-    if any((trace > ROUNDING).any() for trace in measured):  # equal sets have an MMD² of 0: no logarithm
+    if any(
+        (trace > ROUNDING).any() for trace in measured
+    ):  # equal sets have an MMD² of 0: no logarithm
         axes.set_yscale("log", nonpositive="mask")
         axes.set_ylim(bottom=max(axes.get_ylim()[0], ROUNDING))
     axes.set_title(f"strategy {plan.settings.get('strategy', '')!r}: MMD² as the context grows")
@@ -270,4 +321,11 @@ def _draw_traces(axes: Axes, plan: Plan, shown: int) -> None:
 
 def _line(axes: Axes, trace: np.ndarray, colour: str, width: float, label: str | None) -> None:
     marker = "o" if len(trace) == 1 else None
-    axes.plot(np.arange(1, len(trace) + 1), trace, color=colour, linewidth=width, marker=marker, label=label)
+    axes.plot(
+        np.arange(1, len(trace) + 1),
+        trace,
+        color=colour,
+        linewidth=width,
+        marker=marker,
+        label=label,
+    )

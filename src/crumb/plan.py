@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crumb.clustering import nearest_centroid
 from crumb.errors import PlanMismatch
 from crumb.files import read_archive, write_archive
+from crumb.selection.clustering import nearest_centroid
 
 FORMAT = "crumb-plan"
 VERSION = 1
@@ -59,17 +59,26 @@ class Plan:
     def __post_init__(self) -> None:
         n_clusters, n_queries = len(self.contexts), len(self.labels)
         whole = (
-            len(self.mmd2) == len(self.stop_reasons) == len(self.centroids) == len(self.swapped) == n_clusters > 0
+            len(self.mmd2)
+            == len(self.stop_reasons)
+            == len(self.centroids)
+            == len(self.swapped)
+            == n_clusters
+            > 0
             and len(self.query_distance) == len(self.outside) == n_queries
             and _indices(self.labels, n_clusters)
             and all(_indices(context, self.pool_size) for context in self.contexts)
         )
         if not whole:
-            raise PlanMismatch("This plan contradicts itself: its labels, contexts and centroids do not fit together.")
+            raise PlanMismatch(
+                "This plan contradicts itself: its labels, contexts and centroids do not fit together."
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         """The points kept for drawing are the pool: a pickled plan stays small without them."""
-        return {name: value for name, value in vars(self).items() if name not in ("_pool", "_queries")}
+        return {
+            name: value for name, value in vars(self).items() if name not in ("_pool", "_queries")
+        }
 
     @property
     def n_clusters(self) -> int:
@@ -107,13 +116,17 @@ class Plan:
                 "mmd2": self.final_mmd2,
                 "stopped": self.stop_reasons,
                 "swapped": self.swapped,
-                "median_distance": [np.median(self.query_distance[m] if m.any() else nothing) for m in members],
+                "median_distance": [
+                    np.median(self.query_distance[m] if m.any() else nothing) for m in members
+                ],
                 "outside": [int(self.outside[m].sum()) for m in members],
             },
             index=pd.RangeIndex(self.n_clusters, name="cluster"),
         )
 
-    def plot(self, pool: Any = None, queries: Any = None, cluster: int | None = None, path: Any = None) -> Any:
+    def plot(
+        self, pool: Any = None, queries: Any = None, cluster: int | None = None, path: Any = None
+    ) -> Any:
         """Draw pool, queries and the context of one cluster in two dimensions, and the MMD² traces.
 
         ``pool`` and ``queries`` are the tables in the selection space; without them only the traces are drawn.
@@ -176,7 +189,9 @@ class Plan:
 
 
 def _indices(values: np.ndarray, limit: int) -> bool:
-    return values.dtype.kind in "iu" and len(values) > 0 and values.min() >= 0 and values.max() < limit
+    return (
+        values.dtype.kind in "iu" and len(values) > 0 and values.min() >= 0 and values.max() < limit
+    )
 
 
 def _split(joined: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:

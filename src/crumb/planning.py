@@ -10,19 +10,13 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from crumb.clustering import value_order
-from crumb.cost import Load
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput
 from crumb.evidence import measure_support, measure_traces, trace, unmeasured
-from crumb.herding import EarlyStopping
-from crumb.kernel import median_bandwidth
-from crumb.parallel import block_threads, resolve_jobs
-from crumb.plan import Plan
-from crumb.progress import progress_bar
-from crumb.rare_classes import keep_rare_classes
-from crumb.selection import MMD, Problem, Selection, Strategy, resolve_strategy
-from crumb.settings import (
+from crumb.herding.cost import Load
+from crumb.herding.greedy import EarlyStopping
+from crumb.herding.kernel import median_bandwidth
+from crumb.options import (
     check_bandwidth,
     median_factor,
     non_negative,
@@ -31,8 +25,14 @@ from crumb.settings import (
     resolve_early_stopping,
     resolve_kernel,
 )
-from crumb.space import SelectionSpace
-from crumb.table import TableEncoder, fingerprint, in_files, to_rows
+from crumb.parallel import block_threads, resolve_jobs
+from crumb.plan import Plan
+from crumb.progress import progress_bar
+from crumb.selection import MMD, Problem, Selection, Strategy, resolve_strategy
+from crumb.selection.clustering import value_order
+from crumb.selection.rare_classes import keep_rare_classes
+from crumb.table.encoder import TableEncoder, fingerprint, in_files, to_rows
+from crumb.table.space import SelectionSpace
 
 
 def select_contexts(
@@ -91,15 +91,29 @@ def select_contexts(
     if in_files(X_pool):
         from crumb.scale.pool import plan_files
 
-        return plan_files(X_pool, X_queries, y_pool, where, columns, engine, features, categorical_features, options)
+        return plan_files(
+            X_pool,
+            X_queries,
+            y_pool,
+            where,
+            columns,
+            engine,
+            features,
+            categorical_features,
+            options,
+        )
     if where is not None or columns is not None:
-        raise InvalidInput("where= and columns= are for tables in files: filter a table in memory yourself.")
+        raise InvalidInput(
+            "where= and columns= are for tables in files: filter a table in memory yourself."
+        )
     encoder, space = TableEncoder(categorical_features), SelectionSpace(features)
     raw_pool, raw_queries = to_rows(X_pool), to_rows(X_queries)
     if _columns(raw_pool) != _columns(raw_queries):
         raise InvalidInput("X_pool and X_queries must have the same columns in the same order.")
     if space.embedded:
-        raise InvalidInput("features='embedding' needs a model: use the plan method of a fitted estimator.")
+        raise InvalidInput(
+            "features='embedding' needs a model: use the plan method of a fitted estimator."
+        )
     rows = encoder.fit_transform(raw_pool)
     codes = None
     if y_pool is not None:
@@ -159,7 +173,11 @@ def plan_settings(
     ``rows``: of the whole pool, where ``pool`` is only the sample behind the bandwidth.
     """
     rows = len(pool) if rows is None else rows
-    strategy, device, seed = resolve_strategy(strategy), resolve_device(device), resolve_seed(random_state)
+    strategy, device, seed = (
+        resolve_strategy(strategy),
+        resolve_device(device),
+        resolve_seed(random_state),
+    )
     sigma = check_bandwidth(bandwidth)
     if isinstance(sigma, str):
         sigma = median_factor(sigma) * median_bandwidth(pool, np.random.default_rng([seed, 0]))
@@ -168,7 +186,11 @@ def plan_settings(
     if n_clusters is None:
         clusters = 1
     else:
-        clusters = strategy.default_clusters if n_clusters == "auto" else positive("n_clusters", n_clusters)
+        clusters = (
+            strategy.default_clusters
+            if n_clusters == "auto"
+            else positive("n_clusters", n_clusters)
+        )
     n = resolve_context_size(context_size, rows, window) if strategy.drops_rows else rows
     return PlanSettings(
         strategy,
@@ -272,7 +294,9 @@ def finish_plan(
         distance, outside = measure_support(problem, selection, reference)
     came = np.argsort(by_value)  # back to the order in which the queries came
     used, first, labels = np.unique(selection.labels[came], return_index=True, return_inverse=True)
-    order = used[np.argsort(first)]  # clusters are numbered as their queries appear; those without any are dropped
+    order = used[
+        np.argsort(first)
+    ]  # clusters are numbered as their queries appear; those without any are dropped
     return Plan(
         labels=np.argsort(np.argsort(first))[labels],
         contexts=[np.asarray(selection.contexts[k], dtype=np.int64) for k in order],
@@ -335,5 +359,7 @@ def _record(problem: Problem, settings: PlanSettings, selection: Selection) -> d
         record.update(selection.facts)
         if problem.kernel.name == "rff":
             record["rff_dim"] = problem.kernel.rff_dim
-        record["early_stopping"] = asdict(problem.early_stopping) if problem.early_stopping else False
+        record["early_stopping"] = (
+            asdict(problem.early_stopping) if problem.early_stopping else False
+        )
     return record

@@ -29,4 +29,6 @@ def said_once(said: set[str]) -> Iterator[None]:
         for warning in caught:
             if str(warning.message) not in said:
                 said.add(str(warning.message))
-                warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+                warnings.warn_explicit(
+                    warning.message, warning.category, warning.filename, warning.lineno
+                )

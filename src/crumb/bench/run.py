@@ -13,11 +13,11 @@ from crumb.bench.methods import estimator_settings
 from crumb.bench.metrics import SCORES, right, scores
 from crumb.bench.protocol import Run
 from crumb.bench.split import split
-from crumb.clustering import cluster, value_order
+from crumb.selection.clustering import cluster, value_order
 from crumb.errors import BackendUnavailable, CrumbError, DatasetMissing, WeightsMissing
 from crumb.estimator import CrumbClassifier, CrumbRegressor
 from crumb.infer import distinct_passes
-from crumb.kernel import Rbf
+from crumb.herding.kernel import Rbf
 from crumb.plan import Plan
 
 OUTCOME = (

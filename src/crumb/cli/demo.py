@@ -52,9 +52,13 @@ class Outcome:
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser("demo", help="see what CRUMB does, in under a minute", allow_abbrev=False)
+    parser = commands.add_parser(
+        "demo", help="see what CRUMB does, in under a minute", allow_abbrev=False
+    )
     parser.add_argument("--rows", type=int, default=ROWS, metavar="N", help=f"pool rows ({ROWS:,})")
-    parser.add_argument("--out", default="crumb-demo.png", metavar="FILE", help="the picture (crumb-demo.png)")
+    parser.add_argument(
+        "--out", default="crumb-demo.png", metavar="FILE", help="the picture (crumb-demo.png)"
+    )
     add_output_options(parser)
     parser.set_defaults(run=run)
 
@@ -87,7 +91,9 @@ def compare(digits: Digits, context: int, verbose: int) -> list[Outcome]:
     from crumb import CrumbClassifier
 
     # Loading the network and starting the threads is nobody's cost.
-    CrumbClassifier(context_size=20).fit(digits.X_pool[:100], digits.y_pool[:100]).predict(digits.X_queries[:2])
+    CrumbClassifier(context_size=20).fit(digits.X_pool[:100], digits.y_pool[:100]).predict(
+        digits.X_queries[:2]
+    )
     return [_outcome(strategy, digits, context, verbose) for strategy in STRATEGIES]
 
 

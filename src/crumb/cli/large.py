@@ -10,7 +10,14 @@ from typing import Any
 
 from crumb.cli.options import parameters
 from crumb.cli.report import note, print_json
-from crumb.cli.tables import FEW_VALUES, as_classes, check_output, check_task, read_table, suggestion
+from crumb.cli.tables import (
+    FEW_VALUES,
+    as_classes,
+    check_output,
+    check_task,
+    read_table,
+    suggestion,
+)
 from crumb.errors import InvalidInput
 
 OPERATORS = ("<=", ">=", "!=", "==", "=", "<", ">")
@@ -25,12 +32,14 @@ def is_large(args: argparse.Namespace) -> bool:
 def predict_large(args: argparse.Namespace) -> None:
     from crumb import CrumbClassifier, CrumbRegressor, Plan
     from crumb.cli.predict import class_answers, number_answers
+    from crumb.options import positive
     from crumb.scale.answers import CHUNK_ROWS, answer_files, open_queries
-    from crumb.settings import positive
 
     started = time.perf_counter()
     check_output(args.out, (".parquet", ".pq"), inputs=[args.train, args.test])
-    chunk_rows = CHUNK_ROWS if args.chunk_rows is None else positive("--chunk-rows", args.chunk_rows)
+    chunk_rows = (
+        CHUNK_ROWS if args.chunk_rows is None else positive("--chunk-rows", args.chunk_rows)
+    )
     task = args.task or _infer_task(args)
     check_task(args, task)
     options = parameters(args) | ({"engine": args.engine} if args.engine else {})
@@ -42,13 +51,22 @@ def predict_large(args: argparse.Namespace) -> None:
             return number_answers(model, rows, plan, args.quantiles)
         return class_answers(model, model.predict_proba(rows, plan=plan), not args.no_proba)
 
-    about = {"task": task, "pool": model._fingerprint, "no_proba": args.no_proba, "quantiles": args.quantiles}
+    about = {
+        "task": task,
+        "pool": model._fingerprint,
+        "no_proba": args.no_proba,
+        "quantiles": args.quantiles,
+    }
     plan = answer_files(
         queries,
         args.out,
         answer,
         model.plan,
-        {**about, "plan": args.plan, "options": {k: v for k, v in options.items() if k not in ("verbose", "engine")}},
+        {
+            **about,
+            "plan": args.plan,
+            "options": {k: v for k, v in options.items() if k not in ("verbose", "engine")},
+        },
         plan=None if args.plan is None else Plan.load(args.plan),
         replan=args.replan,
         chunk_rows=chunk_rows,
@@ -65,7 +83,9 @@ def predict_large(args: argparse.Namespace) -> None:
         print_json({"task": task, "rows": queries.rows, "out": args.out, **report})
         return
     print(f"{queries.rows:,} predictions in {args.out}")
-    print(f"{report['contexts']} contexts of up to {report['context_size']:,} rows, {report['seconds']:.1f} s")
+    print(
+        f"{report['contexts']} contexts of up to {report['context_size']:,} rows, {report['seconds']:.1f} s"
+    )
 
 
 def plan_large(args: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
@@ -131,7 +151,9 @@ def _fit(model: Any, args: argparse.Namespace) -> Any:
         raise InvalidInput("--where is for training tables in Parquet.")
     table = read_table(args.train)
     if args.target not in table.columns:
-        raise InvalidInput(f"{args.train} has no column {args.target!r}{suggestion(args.target, list(table.columns))}")
+        raise InvalidInput(
+            f"{args.train} has no column {args.target!r}{suggestion(args.target, list(table.columns))}"
+        )
     if args.drop_missing_target:
         table = table[table[args.target].notna()].reset_index(drop=True)
     labels = table.pop(args.target)
@@ -151,8 +173,14 @@ def _infer_task(args: argparse.Namespace) -> str:
     kind = source.view.schema.field(args.target).type
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     values: set[Any] = set()
-    for block in (block for shard in source.shards for block in shard.blocks([args.target])) if number else ():
-        values.update(value for value in block[args.target].unique().to_pylist() if value is not None)
+    for block in (
+        (block for shard in source.shards for block in shard.blocks([args.target]))
+        if number
+        else ()
+    ):
+        values.update(
+            value for value in block[args.target].unique().to_pylist() if value is not None
+        )
         if len(values) > FEW_VALUES or any(value % 1 for value in values):
             note(f"the target {args.target!r} holds numbers: regression (--task overrides).")
             return "regression"
@@ -167,12 +195,19 @@ def _comparison(text: str, schema: Any) -> Any:
 
     found = re.fullmatch(rf"\s*(.+?)\s*({'|'.join(OPERATORS)})\s*(.*?)\s*", text)
     if found is None or found[1] not in schema.names:
-        raise InvalidInput(f"--where must be a column, one of {' '.join(OPERATORS)} and a value, got {text!r}.")
+        raise InvalidInput(
+            f"--where must be a column, one of {' '.join(OPERATORS)} and a value, got {text!r}."
+        )
     name, operator, value = found.groups()
     try:
         scalar = pa.scalar(value.strip("'\"")).cast(schema.field(name).type)
     except pa.ArrowException as error:
         raise InvalidInput(f"--where {text!r}: {error}") from error
     column = pc.field(name)
-    compared = {"<": column < scalar, ">": column > scalar, "<=": column <= scalar, ">=": column >= scalar}
+    compared = {
+        "<": column < scalar,
+        ">": column > scalar,
+        "<=": column <= scalar,
+        ">=": column >= scalar,
+    }
     return {**compared, "!=": column != scalar}.get(operator, column == scalar)

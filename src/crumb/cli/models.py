@@ -9,8 +9,12 @@ from crumb.cli.report import print_json, print_table
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser("models", help="list the models and where their weights are", allow_abbrev=False)
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser = commands.add_parser(
+        "models", help="list the models and where their weights are", allow_abbrev=False
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object and nothing else"
+    )
     parser.set_defaults(run=run)
 
 

@@ -12,25 +12,42 @@ STRATEGIES = "mmd (CRUMB), uniform, knn, micp, centroid, voronoi or full"
 
 def add_table_options(parser: argparse.ArgumentParser) -> None:
     kinds = "a .csv, .csv.gz or .parquet file, or a folder or glob of .parquet files of any size"
-    parser.add_argument("--train", required=True, metavar="FILE", help=f"the labelled table: {kinds}")
-    parser.add_argument("--test", required=True, metavar="FILE", help=f"the rows to answer: {kinds}")
+    parser.add_argument(
+        "--train", required=True, metavar="FILE", help=f"the labelled table: {kinds}"
+    )
+    parser.add_argument(
+        "--test", required=True, metavar="FILE", help=f"the rows to answer: {kinds}"
+    )
 
 
 def add_file_options(parser: argparse.ArgumentParser) -> None:
     """For tables in Parquet that are not read whole."""
     group = parser.add_argument_group("large tables in Parquet")
     group.add_argument(
-        "--where", action="append", metavar="'year >= 2020'", help="use these training rows only; may be repeated"
+        "--where",
+        action="append",
+        metavar="'year >= 2020'",
+        help="use these training rows only; may be repeated",
     )
-    group.add_argument("--engine", choices=("local", "ray"), help="who reads, scores and runs the passes")
-    group.add_argument("--chunk-rows", type=int, metavar="N", help="rows that are answered together (100,000)")
+    group.add_argument(
+        "--engine", choices=("local", "ray"), help="who reads, scores and runs the passes"
+    )
+    group.add_argument(
+        "--chunk-rows", type=int, metavar="N", help="rows that are answered together (100,000)"
+    )
 
 
 def add_selection_options(parser: argparse.ArgumentParser) -> None:
     """The parameters of stages 1 and 2; one that is not given is left to the library."""
     group = parser.add_argument_group("context selection")
     _add(group, "--strategy", str, "NAME", STRATEGIES)
-    _add(group, "--n-clusters", number_or("auto", "none"), "K", "clusters of queries: a count, auto or none")
+    _add(
+        group,
+        "--n-clusters",
+        number_or("auto", "none"),
+        "K",
+        "clusters of queries: a count, auto or none",
+    )
     _add(
         group,
         "--context-size",
@@ -41,7 +58,9 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
     _add(group, "--kernel", str, "NAME", "auto, exact, candidates, certified or rff")
     _add(group, "--rff-dim", int, "D", "random Fourier features")
     _add(group, "--herd-batch", number_or("auto"), "B", "rows chosen per round: a count or auto")
-    _add(group, "--bandwidth", _bandwidth, "SIGMA", "of the kernel: a number, median or '0.5 median'")
+    _add(
+        group, "--bandwidth", _bandwidth, "SIGMA", "of the kernel: a number, median or '0.5 median'"
+    )
     group.add_argument(
         "--early-stopping",
         action=argparse.BooleanOptionalAction,
@@ -50,7 +69,9 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
     )
     _add(group, "--min-per-class", int, "M", "rows of each class that a context keeps")
     _add(group, "--categorical-features", names, "A,B,…", "columns of numbers that are categories")
-    group.add_argument("--paper", action="store_true", help="the paper's settings; other options still win")
+    group.add_argument(
+        "--paper", action="store_true", help="the paper's settings; other options still win"
+    )
     group = parser.add_argument_group("running")
     _add(group, "--device", str, "NAME", "auto, cpu, cuda or mps")
     _add(group, "--random-state", int, "SEED", "the seed (0 by default)")
@@ -60,7 +81,13 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
-    _add(group, "--model", str, "NAME", "a name that `crumb models` lists, or the path of a checkpoint")
+    _add(
+        group,
+        "--model",
+        str,
+        "NAME",
+        "a name that `crumb models` lists, or the path of a checkpoint",
+    )
     _add(
         group,
         "--budget",
@@ -69,7 +96,13 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "what it may take, in the place of K and N: 30s, 2min, 4GB, '30s 4GB'",
     )
     _add(group, "--n-estimators", int, "E", "ensemble members of the model")
-    _add(group, "--features", str, "NAME", "embedding: select by the model's own row embeddings as well")
+    _add(
+        group,
+        "--features",
+        str,
+        "NAME",
+        "embedding: select by the model's own row embeddings as well",
+    )
 
 
 def add_output_options(group: Any) -> None:
@@ -88,7 +121,7 @@ def parameters(args: argparse.Namespace) -> dict[str, Any]:
     """The keyword arguments that the user chose, upon the paper's where they were asked for."""
     chosen: dict[str, Any] = {}
     if args.paper:
-        from crumb.settings import paper_configuration
+        from crumb.options import paper_configuration
 
         chosen = paper_configuration()
     chosen |= {name: getattr(args, name) for name in (*SELECTION, *MODEL) if hasattr(args, name)}
@@ -110,7 +143,9 @@ def number_or(*words: str, share: bool = False) -> Callable[[str], str | float |
                 return float(text)
         except ValueError:
             pass
-        raise argparse.ArgumentTypeError(f"expected a number{''.join(f' or {word!r}' for word in words)}, got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a number{''.join(f' or {word!r}' for word in words)}, got {text!r}"
+        )
 
     return read
 
@@ -126,7 +161,9 @@ def levels(text: str) -> list[float]:
     except ValueError:
         found = []
     if not found or not all(0 < level < 1 for level in found):
-        raise argparse.ArgumentTypeError(f"expected levels between 0 and 1, like 0.1,0.9; got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected levels between 0 and 1, like 0.1,0.9; got {text!r}"
+        )
     return found
 
 
@@ -134,7 +171,9 @@ def _bandwidth(text: str) -> str | float:
     try:
         return text if text.endswith("median") else float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected a number, 'median' or '0.5 median', got {text!r}") from None
+        raise argparse.ArgumentTypeError(
+            f"expected a number, 'median' or '0.5 median', got {text!r}"
+        ) from None
 
 
 def _add(group: Any, name: str, kind: Callable[[str], Any], metavar: str, text: str) -> None:

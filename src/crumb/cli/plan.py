@@ -7,7 +7,13 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from crumb.cli.options import add_file_options, add_selection_options, add_table_options, names, parameters
+from crumb.cli.options import (
+    add_file_options,
+    add_selection_options,
+    add_table_options,
+    names,
+    parameters,
+)
 from crumb.cli.report import print_json, print_table
 from crumb.cli.tables import PICTURES, as_classes, check_output, infer_task, load_tables
 from crumb.errors import InvalidInput
@@ -26,10 +32,18 @@ def add_to(commands: Any) -> None:
     )
     add_table_options(parser)
     parser.add_argument(
-        "--target", metavar="NAME", help="the column to predict: no feature; its classes guard rare ones"
+        "--target",
+        metavar="NAME",
+        help="the column to predict: no feature; its classes guard rare ones",
     )
-    parser.add_argument("--drop-missing-target", action="store_true", help="leave out training rows without a target")
-    parser.add_argument("--out", metavar="FILE", help="save the plan for Plan.load and crumb predict --plan")
+    parser.add_argument(
+        "--drop-missing-target",
+        action="store_true",
+        help="leave out training rows without a target",
+    )
+    parser.add_argument(
+        "--out", metavar="FILE", help="save the plan for Plan.load and crumb predict --plan"
+    )
     parser.add_argument("--picture", metavar="FILE", help="draw the plan: .png, .pdf, .svg or .jpg")
     parser.add_argument(
         "--compare",
@@ -64,7 +78,9 @@ def _planner(args: argparse.Namespace) -> Callable[..., Plan]:
 
     if is_large(args):
         if args.compare is not None:
-            raise InvalidInput("--compare draws the whole pool: it is for tables that are read whole.")
+            raise InvalidInput(
+                "--compare draws the whole pool: it is for tables that are read whole."
+            )
         pool, queries, own = plan_large(args)
         options = {**parameters(args), **own}
         return lambda **more: select_contexts(pool, queries, **{**options, **more})
@@ -73,7 +89,9 @@ def _planner(args: argparse.Namespace) -> Callable[..., Plan]:
     if tables.y_train is not None and infer_task(tables.y_train)[0] == "classification":
         classes = as_classes(tables.y_train)
     chosen = parameters(args)
-    return lambda **more: select_contexts(tables.X_train, tables.X_test, y_pool=classes, **{**chosen, **more})
+    return lambda **more: select_contexts(
+        tables.X_train, tables.X_test, y_pool=classes, **{**chosen, **more}
+    )
 
 
 def _show(args: argparse.Namespace, plan: Plan) -> None:
@@ -83,7 +101,9 @@ def _show(args: argparse.Namespace, plan: Plan) -> None:
     if args.picture:
         plan.plot(path=args.picture)
     if args.json:
-        print_json({"summary": rows, "settings": plan.settings, "out": args.out, "picture": args.picture})
+        print_json(
+            {"summary": rows, "settings": plan.settings, "out": args.out, "picture": args.picture}
+        )
         return
     print_table(rows, limit=SHOWN_CLUSTERS)
     for what, path in (("plan", args.out), ("picture", args.picture)):
@@ -108,11 +128,15 @@ def _compare(args: argparse.Namespace, make: Callable[..., Plan]) -> None:
         print_json({"strategies": rows, "query_groups": len(groups), "picture": args.picture})
         return
     print_table(rows)
-    print(f"mmd2: mean over the same {len(groups)} clusters of queries, each against the context that most of it gets")
+    print(
+        f"mmd2: mean over the same {len(groups)} clusters of queries, each against the context that most of it gets"
+    )
     print(f"picture in {args.picture}")
 
 
-def _line(name: str, plan: Plan, pool: Any, queries: Any, groups: Any, seconds: float) -> dict[str, Any]:
+def _line(
+    name: str, plan: Plan, pool: Any, queries: Any, groups: Any, seconds: float
+) -> dict[str, Any]:
     """One strategy in numbers. Groups count by their queries, and are the same for every strategy."""
     import numpy as np
 
@@ -122,7 +146,9 @@ def _line(name: str, plan: Plan, pool: Any, queries: Any, groups: Any, seconds: 
         "strategy": name,
         "contexts": plan.n_clusters,
         "rows": int(plan.sizes.max()),
-        "mmd2": np.average(group_mmd2(plan, pool, queries, groups), weights=[group.sum() for group in groups]),
+        "mmd2": np.average(
+            group_mmd2(plan, pool, queries, groups), weights=[group.sum() for group in groups]
+        ),
         "median_distance": np.median(plan.query_distance),
         "seconds": seconds,
     }

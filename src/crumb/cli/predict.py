@@ -15,7 +15,15 @@ from crumb.cli.options import (
     parameters,
 )
 from crumb.cli.report import print_json
-from crumb.cli.tables import TABLES, Tables, as_classes, check_output, chosen_task, load_tables, write_table
+from crumb.cli.tables import (
+    TABLES,
+    Tables,
+    as_classes,
+    check_output,
+    chosen_task,
+    load_tables,
+    write_table,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,23 +32,47 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser("predict", help="predict the target of one table from another", allow_abbrev=False)
+    parser = commands.add_parser(
+        "predict", help="predict the target of one table from another", allow_abbrev=False
+    )
     add_table_options(parser)
     parser.add_argument("--target", required=True, metavar="NAME", help="the column to predict")
     parser.add_argument(
-        "--out", required=True, metavar="FILE", help="where the predictions go: .csv, .csv.gz or .parquet"
+        "--out",
+        required=True,
+        metavar="FILE",
+        help="where the predictions go: .csv, .csv.gz or .parquet",
     )
     parser.add_argument(
-        "--task", choices=("classification", "regression"), help="inferred from the target if not given"
+        "--task",
+        choices=("classification", "regression"),
+        help="inferred from the target if not given",
     )
-    parser.add_argument("--no-proba", action="store_true", help="classification: no columns probability_<class>")
-    parser.add_argument("--quantiles", type=levels, metavar="0.1,0.9", help="regression: add columns quantile_<level>")
-    parser.add_argument("--drop-missing-target", action="store_true", help="leave out training rows without a target")
-    parser.add_argument("--plan", metavar="FILE", help="contexts that `crumb plan --out` chose for this training table")
+    parser.add_argument(
+        "--no-proba", action="store_true", help="classification: no columns probability_<class>"
+    )
+    parser.add_argument(
+        "--quantiles",
+        type=levels,
+        metavar="0.1,0.9",
+        help="regression: add columns quantile_<level>",
+    )
+    parser.add_argument(
+        "--drop-missing-target",
+        action="store_true",
+        help="leave out training rows without a target",
+    )
+    parser.add_argument(
+        "--plan",
+        metavar="FILE",
+        help="contexts that `crumb plan --out` chose for this training table",
+    )
     add_model_options(parser)
     add_selection_options(parser)
     add_file_options(parser)
-    parser.add_argument("--replan", action="store_true", help="choose contexts anew for every chunk of rows")
+    parser.add_argument(
+        "--replan", action="store_true", help="choose contexts anew for every chunk of rows"
+    )
     parser.set_defaults(run=run)
 
 
@@ -60,9 +92,17 @@ def run(args: argparse.Namespace) -> None:
         print_json({"task": task, "rows": len(answer), "out": args.out, **report})
         return
     print(f"{len(answer):,} predictions in {args.out}")
-    print(f"{report['contexts']} contexts of up to {report['context_size']:,} rows, {report['seconds']:.1f} s")
+    print(
+        f"{report['contexts']} contexts of up to {report['context_size']:,} rows, {report['seconds']:.1f} s"
+    )
     if report["score"]:
-        print(", ".join(f"{name} {value:.4f}" for name, value in report["score"].items() if value is not None))
+        print(
+            ", ".join(
+                f"{name} {value:.4f}"
+                for name, value in report["score"].items()
+                if value is not None
+            )
+        )
 
 
 def _classify(args: argparse.Namespace, tables: Tables) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -75,7 +115,9 @@ def _classify(args: argparse.Namespace, tables: Tables) -> tuple[pd.DataFrame, d
     answer = class_answers(model, proba, not args.no_proba)
     report = _report(plan, started)
     if tables.y_test is not None:
-        report["score"] = _classification_score(tables.y_test, answer["prediction"], proba, model.classes_)
+        report["score"] = _classification_score(
+            tables.y_test, answer["prediction"], proba, model.classes_
+        )
     return answer, report
 
 
@@ -103,7 +145,9 @@ def class_answers(model: Any, proba: Any, with_proba: bool) -> pd.DataFrame:
     return pd.concat([answer, pd.DataFrame(proba, columns=names)], axis=1)
 
 
-def number_answers(model: Any, rows: pd.DataFrame, plan: Plan, quantiles: list[float] | None) -> pd.DataFrame:
+def number_answers(
+    model: Any, rows: pd.DataFrame, plan: Plan, quantiles: list[float] | None
+) -> pd.DataFrame:
     """The columns that are written for numbers."""
     import pandas as pd
 
@@ -134,7 +178,9 @@ def _report(plan: Plan, started: float) -> dict[str, Any]:
     }
 
 
-def _classification_score(truth: pd.Series, prediction: pd.Series, proba: Any, classes: Any) -> dict[str, Any]:
+def _classification_score(
+    truth: pd.Series, prediction: pd.Series, proba: Any, classes: Any
+) -> dict[str, Any]:
     from sklearn.metrics import roc_auc_score
 
     known = truth.notna().to_numpy()

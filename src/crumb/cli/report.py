@@ -10,7 +10,13 @@ from typing import Any
 
 from crumb.errors import CrumbError
 
-EXPECTED = (CrumbError, ValueError, TypeError, OSError, MemoryError)  # anything else is a fault of ours
+EXPECTED = (
+    CrumbError,
+    ValueError,
+    TypeError,
+    OSError,
+    MemoryError,
+)  # anything else is a fault of ours
 
 
 def note(message: str) -> None:

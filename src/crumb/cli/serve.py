@@ -16,25 +16,54 @@ if TYPE_CHECKING:
     from crumb.online import CrumbOnline, Observer
     from crumb.serve.schema import Schema
 
-STREAM = ("b_min", "timeout", "max_pending", "refresh", "refresh_every", "window", "max_rows", "max_age")
+STREAM = (
+    "b_min",
+    "timeout",
+    "max_pending",
+    "refresh",
+    "refresh_every",
+    "window",
+    "max_rows",
+    "max_age",
+)
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser("serve", help="answer queries over HTTP as they come", allow_abbrev=False)
+    parser = commands.add_parser(
+        "serve", help="answer queries over HTTP as they come", allow_abbrev=False
+    )
     tables = "a .csv, .csv.gz or .parquet file"
     parser.add_argument("--train", metavar="FILE", help=f"the labelled table: {tables}")
     parser.add_argument("--target", metavar="NAME", help="the column to predict")
-    parser.add_argument("--queries", metavar="FILE", help=f"typical queries, for the first plan: {tables}")
     parser.add_argument(
-        "--state", type=Path, metavar="DIR", help="snapshots; a start goes on from the one that it finds"
+        "--queries", metavar="FILE", help=f"typical queries, for the first plan: {tables}"
     )
     parser.add_argument(
-        "--task", choices=("classification", "regression"), help="inferred from the target if not given"
+        "--state",
+        type=Path,
+        metavar="DIR",
+        help="snapshots; a start goes on from the one that it finds",
     )
-    parser.add_argument("--quantiles", type=levels, metavar="0.1,0.9", help="regression: quantiles in place of means")
-    parser.add_argument("--drop-missing-target", action="store_true", help="leave out training rows without a target")
     parser.add_argument(
-        "--allow-missing", action="store_true", help="null also where the training table misses nothing"
+        "--task",
+        choices=("classification", "regression"),
+        help="inferred from the target if not given",
+    )
+    parser.add_argument(
+        "--quantiles",
+        type=levels,
+        metavar="0.1,0.9",
+        help="regression: quantiles in place of means",
+    )
+    parser.add_argument(
+        "--drop-missing-target",
+        action="store_true",
+        help="leave out training rows without a target",
+    )
+    parser.add_argument(
+        "--allow-missing",
+        action="store_true",
+        help="null also where the training table misses nothing",
     )
     _add_http(parser.add_argument_group("http"))
     _add_stream(parser.add_argument_group("stream"))
@@ -46,26 +75,51 @@ def add_to(commands: Any) -> None:
 def _add_http(group: Any) -> None:
     group.add_argument("--host", default="127.0.0.1", metavar="HOST")
     group.add_argument("--port", type=int, default=8000, metavar="PORT", help="0 takes a free one")
-    group.add_argument("--name", default="crumb", metavar="NAME", help="of the model, in /v2/models/NAME")
     group.add_argument(
-        "--token-file", type=Path, metavar="FILE", help="its first line is asked for as a bearer token; or $CRUMB_TOKEN"
+        "--name", default="crumb", metavar="NAME", help="of the model, in /v2/models/NAME"
+    )
+    group.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help="its first line is asked for as a bearer token; or $CRUMB_TOKEN",
     )
     group.add_argument("--max-rows-per-request", type=int, default=1_000, metavar="N")
-    group.add_argument("--max-bytes", type=int, default=16 * 2**20, metavar="N", help="of a request")
     group.add_argument(
-        "--deadline", type=float, default=30.0, metavar="S", help="seconds in which a request is answered or given up"
+        "--max-bytes", type=int, default=16 * 2**20, metavar="N", help="of a request"
     )
     group.add_argument(
-        "--snapshot-every", type=float, default=300.0, metavar="S", help="seconds; 0: only at the start and the end"
+        "--deadline",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds in which a request is answered or given up",
     )
     group.add_argument(
-        "--drift-every", type=float, default=30.0, metavar="S", help="seconds between looks for drift; 0: never"
+        "--snapshot-every",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="seconds; 0: only at the start and the end",
     )
     group.add_argument(
-        "--grace", type=float, default=0.0, metavar="S", help="seconds at SIGTERM between refusing requests and leaving"
+        "--drift-every",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds between looks for drift; 0: never",
+    )
+    group.add_argument(
+        "--grace",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="seconds at SIGTERM between refusing requests and leaving",
     )
     group.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    group.add_argument("--keep-plans", action="store_true", help="keep the plan of every version in DIR")
+    group.add_argument(
+        "--keep-plans", action="store_true", help="keep the plan of every version in DIR"
+    )
     group.add_argument("--learn", action="store_true", help="take labelled rows at /learn")
 
 
@@ -95,7 +149,9 @@ def run(args: argparse.Namespace, usage_error: Callable[[str], Any]) -> None:
         import prometheus_client  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise BackendUnavailable(f"crumb serve needs {error.name}: pip install 'crumb-pfn[serve]'.") from error
+        raise BackendUnavailable(
+            f"crumb serve needs {error.name}: pip install 'crumb-pfn[serve]'."
+        ) from error
     serve(args)
 
 
@@ -105,7 +161,9 @@ def serve(args: argparse.Namespace) -> None:
     from crumb.serve.run import Options, run_service
     from crumb.serve.server import bind
 
-    limits = Limits(args.max_rows_per_request, args.max_bytes, args.deadline, _token(args.token_file))
+    limits = Limits(
+        args.max_rows_per_request, args.max_bytes, args.deadline, _token(args.token_file)
+    )
     bound = bind(args.host, args.port)
     options = Options(
         name=args.name,
@@ -136,9 +194,15 @@ def _stream(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, 
     from crumb.serve.snapshot import has_snapshot, restore
 
     if args.state is not None and (args.train is None or has_snapshot(args.state)):
-        unused = [f"--{name.replace('_', '-')}" for name in ("train", *STREAM) if getattr(args, name, None) is not None]
+        unused = [
+            f"--{name.replace('_', '-')}"
+            for name in ("train", *STREAM)
+            if getattr(args, name, None) is not None
+        ]
         if unused:
-            note(f"goes on from the snapshot in {args.state}, which has its own: {', '.join(unused)} not used.")
+            note(
+                f"goes on from the snapshot in {args.state}, which has its own: {', '.join(unused)} not used."
+            )
         return restore(args.state, observer, args.allow_missing)
     return _fresh(args, observer)
 
@@ -149,7 +213,9 @@ def _fresh(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, S
     from crumb.serve.schema import Schema
 
     # Without typical queries the training table stands in for them: only its columns matter then.
-    tables = load_tables(args.train, args.queries or args.train, args.target, args.drop_missing_target)
+    tables = load_tables(
+        args.train, args.queries or args.train, args.target, args.drop_missing_target
+    )
     estimator = _fit(args, tables)
     settings = {name: getattr(args, name) for name in STREAM if hasattr(args, name)}
     if args.quantiles:

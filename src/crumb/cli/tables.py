@@ -30,11 +30,15 @@ class Tables:
     y_test: pd.Series | None = None
 
 
-def load_tables(train: str, test: str, target: str | None, drop_missing_target: bool = False) -> Tables:
+def load_tables(
+    train: str, test: str, target: str | None, drop_missing_target: bool = False
+) -> Tables:
     """Read both files; of the test table the columns of the training table are used, found by name."""
     pool = read_table(train)
     if target is not None and target not in pool.columns:
-        raise InvalidInput(f"{train} has no column {target!r}{suggestion(target, list(pool.columns))}")
+        raise InvalidInput(
+            f"{train} has no column {target!r}{suggestion(target, list(pool.columns))}"
+        )
     # Codes such as "007" are text in a column that holds "A12" as well, also where a file has the codes only.
     texts = [name for name in pool.columns if _is_text(pool[name])]
     queries = read_table(test, texts)
@@ -50,7 +54,9 @@ def load_tables(train: str, test: str, target: str | None, drop_missing_target: 
 
 def _is_text(column: pd.Series) -> bool:
     """Text, and not bools that a missing value has turned into objects."""
-    return column.dtype in (object, "str") and all(isinstance(value, str) for value in column.dropna())
+    return column.dtype in (object, "str") and all(
+        isinstance(value, str) for value in column.dropna()
+    )
 
 
 def read_table(path: str, texts: Iterable[str] = ()) -> pd.DataFrame:
@@ -63,10 +69,14 @@ def read_table(path: str, texts: Iterable[str] = ()) -> pd.DataFrame:
             table = pd.read_parquet(path)
         else:
             table = pd.read_csv(path, low_memory=False, dtype=dict.fromkeys(texts, "str"))
-    except Exception as error:  # the readers raise a dozen unrelated types; each means the same to a user
+    except (
+        Exception
+    ) as error:  # the readers raise a dozen unrelated types; each means the same to a user
         if isinstance(error, OSError) and error.errno:
             raise  # no such file, no permission
-        raise InvalidInput(f"{path} cannot be read as a {suffix} table: {one_line(str(error))}") from error
+        raise InvalidInput(
+            f"{path} cannot be read as a {suffix} table: {one_line(str(error))}"
+        ) from error
     if not len(table):
         raise InvalidInput(f"{path} has no rows.")
     table.columns = table.columns.map(str)
@@ -180,9 +190,13 @@ def _with_target(pool: pd.DataFrame, target: str, path: str, drop_missing: bool)
 def _aligned(queries: pd.DataFrame, columns: list[str], train: str, test: str) -> pd.DataFrame:
     missing = [name for name in columns if name not in queries.columns]
     if len(missing) == len(columns):
-        raise InvalidInput(f"{test} has no column in common with {train}; both need a line of names at the top.")
+        raise InvalidInput(
+            f"{test} has no column in common with {train}; both need a line of names at the top."
+        )
     if missing:
-        raise InvalidInput(f"{test} lacks {len(missing)} of the columns of {train}: {_listed(missing)}.")
+        raise InvalidInput(
+            f"{test} lacks {len(missing)} of the columns of {train}: {_listed(missing)}."
+        )
     extra = [name for name in queries.columns if name not in columns]
     if extra:
         note(f"columns of {test} that {train} does not have are ignored: {_listed(extra)}.")

@@ -21,12 +21,18 @@ class Buffers(Generic[Item]):
     def __init__(self, b_min: int, timeout: float, max_pending: int):
         self.b_min, self.timeout, self.max_pending = b_min, timeout, max_pending
         self.pending = 0  # those in a buffer and those that were taken and are not done
-        self._buffers: dict[Key, dict[Item, float]] = {}  # each item with the time at which it is due
+        self._buffers: dict[
+            Key, dict[Item, float]
+        ] = {}  # each item with the time at which it is due
         self._due: dict[Key, float] = {}  # the earliest of them
-        self._deadlines: dict[Item, tuple[float, Key]] = {}  # of those that have one: no pass for them from then on
+        self._deadlines: dict[
+            Item, tuple[float, Key]
+        ] = {}  # of those that have one: no pass for them from then on
         self._hurried: set[Key] = set()
 
-    def add(self, items: Sequence[tuple[Key, Item]], now: float, deadline: float | None = None) -> float:
+    def add(
+        self, items: Sequence[tuple[Key, Item]], now: float, deadline: float | None = None
+    ) -> float:
         """Take all of the items, or none of them; the time at which the first of their buffers is due.
 
         Items are due after ``timeout``, those with a deadline (in seconds) after half of it at the latest.
@@ -111,4 +117,8 @@ class Buffers(Generic[Item]):
 
     def fill(self, version: int) -> dict[int, int]:
         """How many queries wait in each cluster of one plan; clusters with none are left out."""
-        return {cluster: len(buffer) for (number, cluster), buffer in self._buffers.items() if number == version}
+        return {
+            cluster: len(buffer)
+            for (number, cluster), buffer in self._buffers.items()
+            if number == version
+        }

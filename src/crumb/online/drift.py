@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from scipy.spatial.distance import cdist
 
-from crumb.clustering import cluster
-from crumb.kernel import Rbf
+from crumb.herding.kernel import Rbf
+from crumb.selection.clustering import cluster
 
 SAMPLE = 512  # rows of each side: the test costs as much as (2 · SAMPLE)² kernel values, whatever the stream
 EXCHANGES = 500  # random exchanges behind the spread
@@ -54,7 +54,9 @@ class Baseline:
         order = np.random.default_rng([seed, 1]).permutation(len(points))
         points = points[order[: 2 * SAMPLE]]
         half = (len(points) + 1) // 2
-        centroids = cluster(points[:half], min(n_clusters, max(1, half // LEAST_A_CLUSTER)), seed)[1]
+        centroids = cluster(points[:half], min(n_clusters, max(1, half // LEAST_A_CLUSTER)), seed)[
+            1
+        ]
         unseen = points[half:] if len(points) > 1 else points
         return cls(points[:SAMPLE], centroids, _nearest_distance(unseen, centroids), bandwidth)
 

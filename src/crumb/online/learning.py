@@ -12,7 +12,7 @@ from sklearn.base import clone
 from crumb.errors import InvalidInput
 from crumb.infer import take
 from crumb.online.rows import stack
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,9 @@ class NextPool:
 class PoolMemory:
     """The pool of the current version and what has come since. ``max_rows`` and ``max_age`` (seconds): None for any."""
 
-    def __init__(self, pool: LabelledRows, max_rows: int | None = None, max_age: float | None = None):
+    def __init__(
+        self, pool: LabelledRows, max_rows: int | None = None, max_age: float | None = None
+    ):
         self.max_rows, self.max_age = max_rows, max_age
         self.pool = pool
         self._new: list[LabelledRows] = []
@@ -46,7 +48,9 @@ class PoolMemory:
 
     def add(self, rows: Rows, y: np.ndarray, date: float) -> None:
         if _sort_of(y) != _sort_of(self.pool.y):
-            raise InvalidInput(f"Labels are of type {y.dtype}, those of the pool of type {self.pool.y.dtype}.")
+            raise InvalidInput(
+                f"Labels are of type {y.dtype}, those of the pool of type {self.pool.y.dtype}."
+            )
         with self._lock:
             self._new.append(LabelledRows(rows, y, np.full(len(y), date)))
 
@@ -68,7 +72,9 @@ class PoolMemory:
         kept = self._kept(came, date)
         if not new and len(kept) == len(came):
             return None
-        joined = LabelledRows(stack([part.rows for part in parts]), np.concatenate([p.y for p in parts]), came)
+        joined = LabelledRows(
+            stack([part.rows for part in parts]), np.concatenate([p.y for p in parts]), came
+        )
         return NextPool(joined.take(kept), len(new))
 
     def commit(self, upcoming: NextPool) -> None:
@@ -99,7 +105,9 @@ def first_pool(estimator: Any, date: float) -> LabelledRows:
 def refitted(estimator: Any, pool: LabelledRows) -> Any:
     """A new estimator with the same settings and another pool; the old one is left as it is."""
     if len(pool.y) < 2:
-        raise InvalidInput("Fewer than two rows are young enough for the pool: the plan stays as it was.")
+        raise InvalidInput(
+            "Fewer than two rows are young enough for the pool: the plan stays as it was."
+        )
     fresh = clone(estimator).set_params(random_state=estimator._seed)
     fresh.fit(pool.rows, pool.y)
     fresh._backend.share(estimator._backend)

@@ -43,5 +43,9 @@ def tell(hear: Callable[..., None], *what: Any) -> None:
         hear(*what)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # cancellations of asyncio are no Exceptions, and would end the stream's thread
-        log.warning("an observer failed in %s: %s", getattr(hear, "__name__", "?"), type(error).__name__)
+    except (
+        BaseException
+    ) as error:  # cancellations of asyncio are no Exceptions, and would end the stream's thread
+        log.warning(
+            "an observer failed in %s: %s", getattr(hear, "__name__", "?"), type(error).__name__
+        )

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from crumb.online.rows import Layout, Piece, Record
-from crumb.space import MISSING, SelectionSpace
-from crumb.table import TableEncoder, _bounded, _text
+from crumb.table.encoder import TableEncoder, _bounded, _text
+from crumb.table.space import MISSING, SelectionSpace
 
 NUMBERS = frozenset({float, int, bool, np.float64, np.int64, np.bool_})
 MAYBE_NUMBERS = NUMBERS | {type(None)}
@@ -40,7 +40,9 @@ class RowReader:
         """None where the selection space is of the user's own making."""
         if estimator._space.features is not None:
             return None
-        return cls(estimator._encoder, estimator._space, isinstance(estimator._pool.rows, pd.DataFrame))
+        return cls(
+            estimator._encoder, estimator._space, isinstance(estimator._pool.rows, pd.DataFrame)
+        )
 
     def __call__(self, row: Any) -> tuple[Piece, np.ndarray] | None:
         """The row, copied, and its point (1, d)."""
@@ -57,7 +59,11 @@ class RowReader:
             if not MAYBE_NUMBERS.issuperset(map(type, row)):
                 return None
             row = np.array(row, dtype=np.float64)
-        if not isinstance(row, np.ndarray) or row.shape != (len(self._names),) or row.dtype.kind not in "fiub":
+        if (
+            not isinstance(row, np.ndarray)
+            or row.shape != (len(self._names),)
+            or row.dtype.kind not in "fiub"
+        ):
             return None
         kept = row.dtype if row.dtype in (np.float32, np.float64) else np.float64
         values = _bounded(row.astype(kept)[None, :], self._bounds)
@@ -109,7 +115,10 @@ class _Point:
     """``default_transformer`` for one row: standardised numbers, then indicators."""
 
     def __init__(self, space: SelectionSpace, encoder: TableEncoder):
-        parts = {name: (fitted, list(columns)) for name, fitted, columns in space.transformer_.transformers_}
+        parts = {
+            name: (fitted, list(columns))
+            for name, fitted, columns in space.transformer_.transformers_
+        }
         (number, self._numbers), (category, self._categories) = parts["number"], parts["category"]
         self._dtype = space.dtype_
         if self._numbers:

@@ -23,7 +23,9 @@ class RefreshPolicy:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise InvalidInput(f"refresh must be one of {', '.join(map(repr, KINDS))}, got {self.kind!r}.")
+            raise InvalidInput(
+                f"refresh must be one of {', '.join(map(repr, KINDS))}, got {self.kind!r}."
+            )
 
     def due(self, queries: int, failures: int = 0) -> bool:
         """After each failure in a row the next try takes twice as many queries."""

@@ -12,7 +12,7 @@ import pandas as pd
 
 from crumb.errors import InvalidInput
 from crumb.infer import take
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,9 @@ def one_row(row: Any, columns: Sequence[Any] | None) -> Any:
         return row
     values = np.asarray(row) if not isinstance(row, (list, tuple)) else np.array(row, dtype=object)
     if values.ndim != 1:
-        raise InvalidInput("A row is a sequence of values, a Series, or a mapping of column names to values.")
+        raise InvalidInput(
+            "A row is a sequence of values, a Series, or a mapping of column names to values."
+        )
     if columns is not None and len(values) == len(columns):
         return pd.DataFrame({name: [value] for name, value in zip(columns, values, strict=True)})
     return values[None, :]  # of the wrong length where there are names: the estimator says so
@@ -66,18 +68,24 @@ def one_row(row: Any, columns: Sequence[Any] | None) -> Any:
 
 def _named(row: Mapping[Any, Any], columns: Sequence[Any] | None) -> pd.DataFrame:
     if columns is None:
-        raise InvalidInput("The columns of the training table have no names: give a row as a sequence of values.")
+        raise InvalidInput(
+            "The columns of the training table have no names: give a row as a sequence of values."
+        )
     missing = [name for name in columns if name not in row]
     unknown = [name for name in row if name not in set(columns)]
     if missing or unknown:
-        said = [f"has no value for {missing[0]!r}"] * bool(missing) + [f"names {unknown[0]!r}"] * bool(unknown)
+        said = [f"has no value for {missing[0]!r}"] * bool(missing) + [
+            f"names {unknown[0]!r}"
+        ] * bool(unknown)
         raise InvalidInput(f"The row {' and '.join(said)}; the columns are {list(columns)}.")
     return pd.DataFrame({name: [row[name]] for name in columns})
 
 
 def stack(pieces: Sequence[Piece]) -> Rows:
     """Tables with the same columns below each other; values stay what they are."""
-    tables = [table for records, run in groupby(pieces, _layout) for table in _tables(records, list(run))]
+    tables = [
+        table for records, run in groupby(pieces, _layout) for table in _tables(records, list(run))
+    ]
     if len(tables) == 1:
         return tables[0]
     if isinstance(tables[0], np.ndarray):
@@ -102,8 +110,12 @@ def _tables(layout: Layout | None, run: list[Any]) -> list[Rows]:
 
 def _joined(columns: list[pd.Series]) -> pd.Series:
     """pandas makes plain objects of categoricals whose categories differ, as those of single rows do."""
-    if isinstance(columns[0].dtype, pd.CategoricalDtype) and any(c.dtype != columns[0].dtype for c in columns):
-        return pd.concat([column.astype(object) for column in columns], ignore_index=True).astype("category")
+    if isinstance(columns[0].dtype, pd.CategoricalDtype) and any(
+        c.dtype != columns[0].dtype for c in columns
+    ):
+        return pd.concat([column.astype(object) for column in columns], ignore_index=True).astype(
+            "category"
+        )
     return pd.concat(columns, ignore_index=True)
 
 

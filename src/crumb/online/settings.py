@@ -6,7 +6,7 @@ from typing import Any
 
 from crumb.errors import InvalidInput
 from crumb.online.refresh import RefreshPolicy
-from crumb.settings import positive
+from crumb.options import positive
 
 
 def check_settings(settings: dict[str, Any]) -> dict[str, Any]:
@@ -25,8 +25,12 @@ def check_settings(settings: dict[str, Any]) -> dict[str, Any]:
     if not settings["timeout"] >= 0:
         raise InvalidInput(f"timeout must be a number of seconds, got {settings['timeout']!r}.")
     if settings["max_age"] is not None and not settings["max_age"] > 0:
-        raise InvalidInput(f"max_age must be a positive number of seconds, got {settings['max_age']!r}.")
+        raise InvalidInput(
+            f"max_age must be a positive number of seconds, got {settings['max_age']!r}."
+        )
     if not 0 < settings["significance"] < 1:
-        raise InvalidInput(f"significance must lie between 0 and 1, got {settings['significance']!r}.")
+        raise InvalidInput(
+            f"significance must lie between 0 and 1, got {settings['significance']!r}."
+        )
     RefreshPolicy(settings["refresh"], checked["refresh_every"])
     return checked

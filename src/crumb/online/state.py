@@ -27,7 +27,7 @@ from crumb.online.window import latest
 from crumb.persistence import load as load_estimator
 from crumb.persistence import pack_frame, unpack_frame
 from crumb.plan import Plan
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
 FORMAT = "crumb-online"
 VERSION = 1
@@ -67,7 +67,11 @@ def save(stream: CrumbOnline, path: str | Path) -> None:
 
 
 def load(
-    kind: type[CrumbOnline], path: str | Path, clock: Clock, observer: Observer | None, changes: dict[str, Any]
+    kind: type[CrumbOnline],
+    path: str | Path,
+    clock: Clock,
+    observer: Observer | None,
+    changes: dict[str, Any],
 ) -> CrumbOnline:
     """What ``CrumbOnline.load`` does."""
     about, arrays, files = read_archive(path, FORMAT, VERSION)
@@ -81,9 +85,13 @@ def load(
             arrays["baseline_distances"],
             estimator._settings.bandwidth,
         )
-        version = PlanVersion(about["number"], about["pool_number"], estimator, plan, baseline, about["made"])
+        version = PlanVersion(
+            about["number"], about["pool_number"], estimator, plan, baseline, about["made"]
+        )
         settings = about["settings"]
-        memory = PoolMemory(_pool(estimator, arrays["came"]), settings["max_rows"], settings["max_age"])
+        memory = PoolMemory(
+            _pool(estimator, arrays["came"]), settings["max_rows"], settings["max_age"]
+        )
         if "new_y" in arrays:
             rows = _unpack("new", estimator, arrays, files)
             memory.restore(LabelledRows(rows, arrays["new_y"], arrays["new_came"]))
@@ -102,7 +110,9 @@ def load(
 def _pool(estimator: Any, came: np.ndarray) -> LabelledRows:
     pool = first_pool(estimator, 0.0)
     if len(came) != len(pool.y):
-        raise PlanMismatch("The pool and the dates of its rows do not fit together: the file is damaged.")
+        raise PlanMismatch(
+            "The pool and the dates of its rows do not fit together: the file is damaged."
+        )
     return LabelledRows(pool.rows, pool.y, came)
 
 
@@ -113,10 +123,14 @@ def _pack(name: str, rows: Rows, arrays: dict[str, np.ndarray], files: dict[str,
         arrays[name] = rows
 
 
-def _unpack(name: str, estimator: Any, arrays: dict[str, np.ndarray], files: dict[str, bytes]) -> Rows:
+def _unpack(
+    name: str, estimator: Any, arrays: dict[str, np.ndarray], files: dict[str, bytes]
+) -> Rows:
     if f"{name}.parquet" not in files:
         return arrays[name]
-    return unpack_frame(files[f"{name}.parquet"], estimator._encoder.columns_, estimator._encoder.kinds_)
+    return unpack_frame(
+        files[f"{name}.parquet"], estimator._encoder.columns_, estimator._encoder.kinds_
+    )
 
 
 def _storable(labels: np.ndarray) -> np.ndarray:

@@ -27,4 +27,13 @@ class Stats:
     fill: dict[int, int] = field(default_factory=dict)  # queries that wait, by cluster
 
 
-COUNTERS = ("accepted", "answered", "failed", "cancelled", "refused", "passes", "refreshes", "refresh_failures")
+COUNTERS = (
+    "accepted",
+    "answered",
+    "failed",
+    "cancelled",
+    "refused",
+    "passes",
+    "refreshes",
+    "refresh_failures",
+)

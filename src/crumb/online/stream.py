@@ -32,7 +32,14 @@ from crumb.online.refresh import Refresher, RefreshPolicy
 from crumb.online.rows import Piece, Record, gather
 from crumb.online.settings import check_settings
 from crumb.online.stats import COUNTERS, Stats
-from crumb.online.version import Answer, PlanVersion, check_estimator, make_version, pool_sample, resolve_output
+from crumb.online.version import (
+    Answer,
+    PlanVersion,
+    check_estimator,
+    make_version,
+    pool_sample,
+    resolve_output,
+)
 from crumb.online.window import Window, latest
 from crumb.plan import Plan
 
@@ -146,13 +153,20 @@ class CrumbOnline:
         check_settings(self._settings)
         estimator, clock = check_estimator(estimator), clock or Clock()
         rows, points = pool_sample(estimator, window) if X is None else estimator._query(X)
-        version = make_version(estimator, points, 1, 1, clock.date(), plan, plan_ahead and X is not None)
+        version = make_version(
+            estimator, points, 1, 1, clock.date(), plan, plan_ahead and X is not None
+        )
         memory = PoolMemory(first_pool(estimator, clock.date()), max_rows, max_age)
         self._start(version, memory, clock, observer, Stats())
         self._window.add(rows, fresh=False)
 
     def _start(
-        self, version: PlanVersion, memory: PoolMemory, clock: Clock, observer: Observer | None, stats: Stats
+        self,
+        version: PlanVersion,
+        memory: PoolMemory,
+        clock: Clock,
+        observer: Observer | None,
+        stats: Stats,
     ) -> None:
         """Everything that a new stream and one that was loaded have in common."""
         settings = check_settings(self._settings)
@@ -161,12 +175,16 @@ class CrumbOnline:
         self._counts = Counter({name: getattr(stats, name) for name in COUNTERS})
         self._drift: Drift | None = None
         self._observer = observer or Observer()
-        self._buffers: Buffers[Pending] = Buffers(settings["b_min"], settings["timeout"], settings["max_pending"])
+        self._buffers: Buffers[Pending] = Buffers(
+            settings["b_min"], settings["timeout"], settings["max_pending"]
+        )
         self._window = Window(settings["window"])
         self._significance = settings["significance"]
         self._in_pass: list[Pending] = []
         self._retired: dict[int, PlanVersion] = {}  # replaced, and somebody may still wait for them
-        self._wakes = -math.inf  # when the worker will look at the buffers by itself; while it is awake, it will anyway
+        self._wakes = (
+            -math.inf
+        )  # when the worker will look at the buffers by itself; while it is awake, it will anyway
         self._closed = False
         self._changed = threading.Condition()  # guards everything above
         self._building = threading.Lock()  # one new plan at a time
@@ -205,9 +223,13 @@ class CrumbOnline:
             if not isinstance(rows, Record):
                 rows = rows.copy()  # the caller may write to the row again before it is answered
             clusters, now = version.plan.route(points).tolist(), self._clock.now()
-            items = [Pending(version, (version.number, c), rows, i, now) for i, c in enumerate(clusters)]
+            items = [
+                Pending(version, (version.number, c), rows, i, now) for i, c in enumerate(clusters)
+            ]
             with self._changed:
-                if version is self._version:  # else a new plan came meanwhile, and reads rows in its own way
+                if (
+                    version is self._version
+                ):  # else a new plan came meanwhile, and reads rows in its own way
                     self._accept(items, rows, now, deadline)
                     break
         for item in items:
@@ -215,7 +237,9 @@ class CrumbOnline:
         self._refresher.saw(len(items))
         return [item.future for item in items]
 
-    def _accept(self, items: list[Pending], rows: Piece, now: float, deadline: float | None) -> None:
+    def _accept(
+        self, items: list[Pending], rows: Piece, now: float, deadline: float | None
+    ) -> None:
         self._check_open()
         try:
             due = self._buffers.add([(item.key, item) for item in items], now, deadline)
@@ -248,7 +272,12 @@ class CrumbOnline:
         while (turn := self._next_turn()) is not None:
             late, batch = turn
             if late:
-                self._fail(late, DeadlineExceeded("The deadline of this query came before its pass: too many wait."))
+                self._fail(
+                    late,
+                    DeadlineExceeded(
+                        "The deadline of this query came before its pass: too many wait."
+                    ),
+                )
             if batch:
                 self._answer(batch)
             with self._changed:
@@ -266,7 +295,9 @@ class CrumbOnline:
                 self._wakes = self._buffers.next_due()
                 if self._closed and self._wakes == math.inf:
                     return None
-                self._clock.wait(self._changed, None if self._wakes == math.inf else self._wakes - now)
+                self._clock.wait(
+                    self._changed, None if self._wakes == math.inf else self._wakes - now
+                )
             self._wakes = -math.inf
             batch = [] if key is None else self._buffers.take(key)
             self._in_pass = late + batch
@@ -286,7 +317,11 @@ class CrumbOnline:
         for error in errors.values():
             tell(self._observer.failed, sum(result is error for result in results), error)
         if answered:
-            waits = [now - item.came for item, result in zip(asked, results, strict=True) if isinstance(result, Answer)]
+            waits = [
+                now - item.came
+                for item, result in zip(asked, results, strict=True)
+                if isinstance(result, Answer)
+            ]
             tell(self._observer.answered, waits)
         for item, result in zip(asked, results, strict=True):
             _resolve(item.future, result)
@@ -299,7 +334,12 @@ class CrumbOnline:
         results.clear()  # the error holds on to what filled the memory
         asked[0].version.free_memory()
         middle = (len(asked) + 1) // 2
-        return [result for half in (asked[:middle], asked[middle:]) if half for result in self._pass(half, keep=False)]
+        return [
+            result
+            for half in (asked[:middle], asked[middle:])
+            if half
+            for result in self._pass(half, keep=False)
+        ]
 
     def _pass(self, items: list[Pending], keep: bool = True) -> list[Answer | BaseException]:
         started = self._clock.now()
@@ -308,7 +348,9 @@ class CrumbOnline:
         try:
             rows = gather([(item.rows, item.index) for item in items])
             answers = items[0].version.answer(items[0].key[1], rows, self._output, keep)
-        except BaseException as error:  # those who wait must hear of it, and the worker must live on
+        except (
+            BaseException
+        ) as error:  # those who wait must hear of it, and the worker must live on
             return [error] * len(items)
         tell(self._observer.passed, items[0].key[1], len(items), self._clock.now() - started)
         return list(answers)
@@ -331,7 +373,9 @@ class CrumbOnline:
             futures = [item.future for item in (*self._buffers.waiting(), *self._in_pass)]
             self._buffers.hurry()
             self._changed.notify_all()
-        if wait_for_answers and threading.current_thread() is not self._worker:  # it cannot wait for itself
+        if (
+            wait_for_answers and threading.current_thread() is not self._worker
+        ):  # it cannot wait for itself
             wait(futures)
 
     # New plans
@@ -368,11 +412,15 @@ class CrumbOnline:
             with self._changed:
                 old, pieces, count = self._version, self._window.pieces(), len(self._window)
             upcoming = self._memory.upcoming(self._clock.date())
-            estimator = old.estimator if upcoming is None else refitted(old.estimator, upcoming.pool)
+            estimator = (
+                old.estimator if upcoming is None else refitted(old.estimator, upcoming.pool)
+            )
             points = estimator._query(latest(pieces, count))[1]
             number, pool_number = old.number + 1, old.pool_number + int(upcoming is not None)
             ahead = bool(self._settings["plan_ahead"])
-            new = make_version(estimator, points, number, pool_number, self._clock.date(), ahead=ahead)
+            new = make_version(
+                estimator, points, number, pool_number, self._clock.date(), ahead=ahead
+            )
             new.prepare()
             with self._changed:
                 if upcoming is not None:
@@ -392,8 +440,12 @@ class CrumbOnline:
             if not self._retired:
                 return
             busy = self._buffers.versions() | {item.key[0] for item in self._in_pass}
-            gone = [self._retired.pop(number) for number in list(self._retired) if number not in busy]
-            used = frozenset().union(*(version.keys for version in (self._version, *self._retired.values())))
+            gone = [
+                self._retired.pop(number) for number in list(self._retired) if number not in busy
+            ]
+            used = frozenset().union(
+                *(version.keys for version in (self._version, *self._retired.values()))
+            )
         for version in gone:
             version.forget(version.keys - used)
 
@@ -453,7 +505,12 @@ class CrumbOnline:
 
     @classmethod
     def load(
-        cls, path: str | Path, *, observer: Observer | None = None, clock: Clock | None = None, **changes: Any
+        cls,
+        path: str | Path,
+        *,
+        observer: Observer | None = None,
+        clock: Clock | None = None,
+        **changes: Any,
     ) -> CrumbOnline:
         """A stream that goes on where a saved one stood. ``changes`` replace parameters of the estimator."""
         from crumb.online.state import load
@@ -468,10 +525,14 @@ class CrumbOnline:
             self._buffers.hurry()
             self._changed.notify_all()
         if abandoned:
-            self._fail(abandoned, StreamClosed("The stream was closed before this query was answered."))
+            self._fail(
+                abandoned, StreamClosed("The stream was closed before this query was answered.")
+            )
         self._refresher.close()
         self._free_retired()  # the last to wait for a version may have been told that it waits in vain
-        if threading.current_thread() is not self._worker:  # a callback of an answer may close the stream
+        if (
+            threading.current_thread() is not self._worker
+        ):  # a callback of an answer may close the stream
             self._worker.join()
 
     def __enter__(self) -> CrumbOnline:

@@ -22,7 +22,7 @@ from crumb.online.reader import RowReader
 from crumb.online.rows import Piece, one_row
 from crumb.pfn import Output
 from crumb.plan import Plan
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
 log = logging.getLogger("crumb.online")
 
@@ -34,7 +34,9 @@ class Answer:
     value: Any  # what predict_proba or predict gives for this row
     version: int  # of the plan
     cluster: int
-    classes: np.ndarray | None  # the classes of that version, in the order of the probabilities; None: regression
+    classes: (
+        np.ndarray | None
+    )  # the classes of that version, in the order of the probabilities; None: regression
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,9 @@ class PlanVersion:
     @cached_property
     def keys(self) -> frozenset[bytes]:
         """The names under which the back-end keeps the contexts of this version."""
-        return frozenset(context_key(self.estimator._pool, context) for context in self.plan.contexts)
+        return frozenset(
+            context_key(self.estimator._pool, context) for context in self.plan.contexts
+        )
 
     def prepare(self) -> None:
         """Have ready what the first queries need: contexts that fit into the free part of the cache, most used first.
@@ -86,7 +90,9 @@ class PlanVersion:
         except Exception as error:
             if not out_of_memory(error):
                 raise
-            log.warning("memory ran out while contexts were made ready: the others are made when they are asked")
+            log.warning(
+                "memory ran out while contexts were made ready: the others are made when they are asked"
+            )
 
     def forget(self, keys: Iterable[bytes] | None = None) -> None:
         """Free what is kept of some contexts, or of all."""
@@ -123,10 +129,14 @@ class PlanVersion:
 def check_estimator(estimator: Any) -> Any:
     """A copy of a fitted estimator: fitting the original again must not reach into the stream."""
     if not hasattr(estimator, "_query"):
-        raise InvalidInput(f"A stream needs a fitted CrumbClassifier or CrumbRegressor, got {estimator!r}.")
+        raise InvalidInput(
+            f"A stream needs a fitted CrumbClassifier or CrumbRegressor, got {estimator!r}."
+        )
     check_is_fitted(estimator)
     if estimator._disk is not None:
-        raise InvalidInput("A stream needs a pool in memory: fit a table, or files that fit into memory.")
+        raise InvalidInput(
+            "A stream needs a pool in memory: fit a table, or files that fit into memory."
+        )
     return copy.copy(estimator)
 
 
@@ -136,7 +146,9 @@ def resolve_output(estimator: Any, output: str | None, quantiles: Any = None) ->
     if output is None:
         output = next(kind for kind in ("proba", "label", "mean") if kind in backend.outputs)
     asked = Output(output, quantile_levels(quantiles) if output == "quantiles" else ())
-    if not (output == "label" and "proba" in backend.outputs):  # labels can always be had from probabilities
+    if not (
+        output == "label" and "proba" in backend.outputs
+    ):  # labels can always be had from probabilities
         backend.check_output(asked)
     return asked
 
@@ -167,5 +179,7 @@ def pool_sample(estimator: Any, size: int) -> tuple[Rows, np.ndarray]:
     pool, points = estimator._pool.rows, estimator._points
     if len(points) <= size:
         return pool, points
-    index = np.sort(np.random.default_rng([estimator._seed, 3]).choice(len(points), size, replace=False))
+    index = np.sort(
+        np.random.default_rng([estimator._seed, 3]).choice(len(points), size, replace=False)
+    )
     return take(pool, index), points[index]

@@ -8,7 +8,7 @@ import numpy as np
 
 from crumb.infer import take
 from crumb.online.rows import Piece, Record, stack
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
 
 class Window:
@@ -19,7 +19,9 @@ class Window:
         self._held = 0
 
     def add(self, rows: Piece, fresh: bool = True) -> None:
-        if len(rows) > self.size and not isinstance(rows, Record):  # a slice would keep the whole table in memory
+        if len(rows) > self.size and not isinstance(
+            rows, Record
+        ):  # a slice would keep the whole table in memory
             rows = take(rows, np.arange(len(rows) - self.size, len(rows)))
         self._pieces.append(rows)
         self._held += len(rows)

@@ -29,20 +29,32 @@ def resolve_backend(model: Any, task: str, settings: BackendSettings) -> Backend
 def _looks_like_path(model: str) -> bool:
     if model in model_names():
         return False
-    return os.sep in model or model.endswith((".ckpt", ".safetensors", ".pt", ".pth")) or os.path.exists(model)
+    return (
+        os.sep in model
+        or model.endswith((".ckpt", ".safetensors", ".pt", ".pth"))
+        or os.path.exists(model)
+    )
 
 
 def _by_name(name: str, task: str, settings: BackendSettings) -> Backend:
     card = card_for(name, task)
-    _network_backend(card.family)  # a package that is missing is missed before anything is downloaded
+    _network_backend(
+        card.family
+    )  # a package that is missing is missed before anything is downloaded
     path = fetch(card)
     if card.sha256 is not None and checksum(path) != card.sha256:
-        raise InvalidCheckpoint(f"{path} is not the file that was shipped (its checksum differs): reinstall.")
+        raise InvalidCheckpoint(
+            f"{path} is not the file that was shipped (its checksum differs): reinstall."
+        )
     return _by_checkpoint(name, path, task, card.window, settings)
 
 
 def _by_checkpoint(
-    name: str, path: str | os.PathLike[str], task: str, window: int | None, settings: BackendSettings
+    name: str,
+    path: str | os.PathLike[str],
+    task: str,
+    window: int | None,
+    settings: BackendSettings,
 ) -> Backend:
     checkpoint = read_checkpoint(path)
     if checkpoint.task != task:
@@ -76,7 +88,9 @@ def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
             f"scikit-learn {wanted}; got {model!r}."
         )
     if settings.options:
-        raise InvalidInput("model_options are for models given by name or path; set them on the estimator itself.")
+        raise InvalidInput(
+            "model_options are for models given by name or path; set them on the estimator itself."
+        )
     if _is_tabicl(model):
         return _by_tabicl_instance(model, task, settings)
     return SklearnBackend(model, task, settings)
@@ -98,4 +112,6 @@ def _by_tabicl_instance(model: Any, task: str, settings: BackendSettings) -> Bac
     options.pop("allow_auto_download")
     if path is None:
         path = fetch(card_of_file(version))
-    return _by_checkpoint(type(model).__name__, path, task, None, replace(settings, options=options))
+    return _by_checkpoint(
+        type(model).__name__, path, task, None, replace(settings, options=options)
+    )

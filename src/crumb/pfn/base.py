@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crumb.errors import InvalidInput
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,9 @@ class BackendSettings:
     n_jobs: int | None
     categorical_indices: Sequence[int] = ()
     cache_bytes: int = 0  # what may be kept of contexts that come again
-    stack_bytes: int = 4 << 30  # activations of the contexts that share a pass; more make it no faster
+    stack_bytes: int = (
+        4 << 30
+    )  # activations of the contexts that share a pass; more make it no faster
 
 
 class Backend(ABC):
@@ -61,13 +63,17 @@ class Backend(ABC):
     window: int | None = None  # rows that the model was made for; None: any number
     max_classes: int | None = None  # None: any number
     outputs: tuple[str, ...]
-    missing_is_a_value: ClassVar[bool] = True  # whether it can learn from columns that hold one value or none
+    missing_is_a_value: ClassVar[bool] = (
+        True  # whether it can learn from columns that hold one value or none
+    )
 
     @abstractmethod
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
         """(q, C) for ``"proba"``, (q,) for labels, means and medians, (q, Q) for quantiles."""
 
-    def predict_contexts(self, tasks: Iterable[ContextTask], output: Output) -> Iterator[np.ndarray]:
+    def predict_contexts(
+        self, tasks: Iterable[ContextTask], output: Output
+    ) -> Iterator[np.ndarray]:
         """Answers in the order of the tasks, one network for all of them."""
         for task in tasks:
             yield self.predict_context(task, output)
@@ -98,4 +104,6 @@ class Backend(ABC):
     def check_output(self, output: Output) -> None:
         if output.kind not in self.outputs:
             known = ", ".join(repr(kind) for kind in self.outputs)
-            raise InvalidInput(f"The model {self.name!r} cannot answer with {output.kind!r}, only with {known}.")
+            raise InvalidInput(
+                f"The model {self.name!r} cannot answer with {output.kind!r}, only with {known}."
+            )

@@ -27,7 +27,9 @@ class Checkpoint:
     state_dict: dict[str, Any]
 
 
-FileKey = tuple[Path, int, int]  # path, time of change, size: a file that was replaced is another file
+FileKey = tuple[
+    Path, int, int
+]  # path, time of change, size: a file that was replaced is another file
 
 
 def file_key(path: str | os.PathLike[str]) -> FileKey:
@@ -58,7 +60,9 @@ def checksum(path: Path) -> str:
 def _read(path: Path, _modified: int, _size: int) -> Checkpoint:
     content = _safetensors(path) if path.suffix == ".safetensors" else _torch_file(path)
     if not isinstance(content, dict) or not {"config", "state_dict"} <= content.keys():
-        raise InvalidCheckpoint(f"{path} is not a checkpoint of tabicl or tabpfn: it has no 'config' and 'state_dict'.")
+        raise InvalidCheckpoint(
+            f"{path} is not a checkpoint of tabicl or tabpfn: it has no 'config' and 'state_dict'."
+        )
     config, state_dict = content["config"], content["state_dict"]
     if not isinstance(config, dict) or not isinstance(state_dict, dict):
         raise InvalidCheckpoint(
@@ -85,7 +89,9 @@ def _torch_file(path: Path) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about files that are refused below anyway
             # Mapped, not read: the weights take no memory of their own once the network has them.
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+            return torch.load(
+                path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
+            )
     except Exception as error:  # an arbitrary file can break the reader in any way
         if "GLOBAL" in str(error):
             raise InvalidCheckpoint(
@@ -104,7 +110,9 @@ def _safetensors(path: Path) -> dict[str, Any]:
         ) from error
     try:
         with safe_open(str(path), framework="pt", device="cpu") as file:
-            content: dict[str, Any] = {key: json.loads(text) for key, text in (file.metadata() or {}).items()}
+            content: dict[str, Any] = {
+                key: json.loads(text) for key, text in (file.metadata() or {}).items()
+            }
             content["state_dict"] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     except Exception as error:
         raise _unreadable(path) from error

@@ -31,13 +31,17 @@ class Keys(NamedTuple):
 
     most: int
     log: Tensor  # (1, 1) or (B, 1): logarithm of how many there are, which sharpens the attention
-    mask: Tensor | None  # (B, 1, 1, most): true where a row is there; None: everywhere, and faster kernels serve
+    mask: (
+        Tensor | None
+    )  # (B, 1, 1, most): true where a row is there; None: everywhere, and faster kernels serve
 
     def repeated(self, times: int) -> Keys:
         """The same for each of the ``times`` columns of a table."""
         if self.mask is None:
             return self
-        return Keys(self.most, *(part.repeat_interleave(times, dim=0) for part in (self.log, self.mask)))
+        return Keys(
+            self.most, *(part.repeat_interleave(times, dim=0) for part in (self.log, self.mask))
+        )
 
 
 def supports(network: TabICL) -> bool:
@@ -49,7 +53,9 @@ def supports(network: TabICL) -> bool:
         ((grouped and not network.col_affine) or plain)
         and network.norm_first
         and network.activation == "gelu"
-        and all(one.ssmax_layer is None or isinstance(one.ssmax_layer, QASSMaxMLP) for one in attentions)
+        and all(
+            one.ssmax_layer is None or isinstance(one.ssmax_layer, QASSMaxMLP) for one in attentions
+        )
     )
 
 
@@ -121,24 +127,33 @@ def attention_block(
     return x + _linear(layer.linear2, hidden)
 
 
-def _columns(network: TabICL, X: Tensor, y_train: Tensor, keys: Keys, dtype: torch.dtype, block: Block) -> Tensor:
+def _columns(
+    network: TabICL, X: Tensor, y_train: Tensor, keys: Keys, dtype: torch.dtype, block: Block
+) -> Tensor:
     """Column embedding: every cell (beside two others of its row, in v2), as seen among the training rows."""
     column = network.col_embedder
     groups = _groups(column, X.mT)  # (B, d, n, 1 or 3)
     cells = F.linear(groups, column.in_linear.weight, column.in_linear.bias)  # (B, d, n, E)
     if column.target_aware:
-        labels = _labels(column.y_encoder, y_train, network.max_classes).unsqueeze(1)  # (B, 1, t, E)
+        labels = _labels(column.y_encoder, y_train, network.max_classes).unsqueeze(
+            1
+        )  # (B, 1, t, E)
         cells = cells + F.pad(labels, (0, 0, 0, X.shape[1] - keys.most))
     x = cells.to(dtype).flatten(0, 1)  # (B·d, n, E)
     del cells
     keys = keys.repeated(X.shape[2])
-    for layer in column.tf_col.blocks:  # a few learnt points look at the training rows, then all rows at the points
+    for layer in (
+        column.tf_col.blocks
+    ):  # a few learnt points look at the training rows, then all rows at the points
         points = layer.ind_vectors.to(dtype).unsqueeze(0)
         points = block(layer.multihead_attn1, points, x[:, : keys.most], keys=keys)
         x = block(layer.multihead_attn2, x, points)
     x = x.unflatten(0, (X.shape[0], X.shape[2]))
     if column.affine:
-        scale, shift = _norm(column.ln_w, _linear(column.out_w, x)), _norm(column.ln_b, _linear(column.out_b, x))
+        scale, shift = (
+            _norm(column.ln_w, _linear(column.out_w, x)),
+            _norm(column.ln_b, _linear(column.out_b, x)),
+        )
         x = (groups * scale + shift).to(dtype)
     return x
 
@@ -180,7 +195,9 @@ def _in_context(network: TabICL, rows: Tensor, y_train: Tensor, keys: Keys, bloc
 
 
 def _labels(encoder: torch.nn.Linear, y: Tensor, classes: int) -> Tensor:
-    if classes > 0:  # a row of the weight matrix for each class: the product with a one-hot vector, without the vector
+    if (
+        classes > 0
+    ):  # a row of the weight matrix for each class: the product with a one-hot vector, without the vector
         return F.embedding(y.long(), encoder.weight.mT) + encoder.bias
     return F.linear(y.unsqueeze(-1), encoder.weight, encoder.bias)
 
@@ -203,7 +220,9 @@ def _attention(
         q, k, v = F.linear(normed, weight, bias).chunk(3, dim=-1)
     else:
         q = F.linear(normed, weight[:width], bias[:width])
-        k, v = F.linear(_norm(layer.norm1, source).to(dtype), weight[width:], bias[width:]).chunk(2, dim=-1)
+        k, v = F.linear(_norm(layer.norm1, source).to(dtype), weight[width:], bias[width:]).chunk(
+            2, dim=-1
+        )
     del normed
     if keys is not None:
         k, v = k[:, : keys.most], v[:, : keys.most]
@@ -212,7 +231,9 @@ def _attention(
         q, k = _rotate(q, rotation, interleaved), _rotate(k, rotation, interleaved)
     if attention.ssmax_layer is not None and keys is not None:
         q = _scale_with_length(attention.ssmax_layer, q, keys.log)
-    if q.shape[0] != k.shape[0]:  # the learnt points are the same for every column; not all kernels repeat them
+    if (
+        q.shape[0] != k.shape[0]
+    ):  # the learnt points are the same for every column; not all kernels repeat them
         q = q.expand(k.shape[0], -1, -1, -1).contiguous()
     if rotation is not None and k.is_cuda and k.shape[2] <= MOST_DENSE:
         attended = _dense_attention(q, k, v)
@@ -230,14 +251,18 @@ def _dense_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def _scale_with_length(ssmax: QASSMaxMLP, q: Tensor, log_keys: Tensor) -> Tensor:
     """Query-aware scalable softmax: sharper attention over more rows."""
-    base = ssmax.base_mlp(log_keys).unflatten(1, (ssmax.num_heads, -1)).unsqueeze(2)  # (1 or N, heads, 1, 1 or width)
+    base = (
+        ssmax.base_mlp(log_keys).unflatten(1, (ssmax.num_heads, -1)).unsqueeze(2)
+    )  # (1 or N, heads, 1, 1 or width)
     first, last = ssmax.query_mlp[0], ssmax.query_mlp[2]
     return q * base.to(q.dtype) * (1 + torch.tanh(_linear(last, F.gelu(_linear(first, q)))))
 
 
 def _rotation(frequencies: Tensor, length: int, interleaved: bool) -> Tensor:
     """(2, length, E / heads): cosines and sines of the rotary position encoding."""
-    angles = torch.outer(torch.arange(length, device=frequencies.device, dtype=frequencies.dtype), frequencies)
+    angles = torch.outer(
+        torch.arange(length, device=frequencies.device, dtype=frequencies.dtype), frequencies
+    )
     turns = torch.stack([angles.cos(), angles.sin()])
     return turns.repeat_interleave(2, dim=-1) if interleaved else turns.repeat(1, 1, 2)
 

@@ -22,16 +22,37 @@ from torch import Tensor
 from crumb.devices import free_bytes
 from crumb.pfn.base import ContextTask, Output
 from crumb.pfn.forward import MOST_DENSE, forward, represent, supports
-from crumb.pfn.preprocess import Member, Recipe, Rowset, Scale, encode, members, normalised, standardised
+from crumb.pfn.preprocess import (
+    Member,
+    Recipe,
+    Rowset,
+    Scale,
+    encode,
+    members,
+    normalised,
+    standardised,
+)
 
 HELD_BYTES = 1 << 30  # of the tasks that are held at a time
 TASK_BYTES = 1 << 20  # that a task counts for at least
 MOST_ROWS = 60_000  # or columns, of all tables that are embedded together: attention kernels count them in 16 bits
 MOST_PADDING = 0.25  # share of a stack that may be padding
-FEWEST_ALIKE = 4  # tables with equally many rows that are not slowed down by the mask of unequal ones
+FEWEST_ALIKE = (
+    4  # tables with equally many rows that are not slowed down by the mask of unequal ones
+)
 LEAST_QUERIES = 1_000  # each piece of the queries costs the whole context again
 SAFE_THRESHOLD = 6.0  # of outliers: up to it no cell is −100, which means "no cell" to the network
-LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # the quantiles that the package answers with by default
+LEVELS = (
+    0.1,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.6,
+    0.7,
+    0.8,
+    0.9,
+)  # the quantiles that the package answers with by default
 
 
 @dataclass
@@ -94,7 +115,9 @@ class Footprint:
     @classmethod
     def of(cls, network: TabICL, columns: int, size: int) -> Footprint:
         tokens = columns + network.row_num_cls
-        weights = 2 * network.row_nhead * tokens if tokens <= MOST_DENSE else 0  # of attention that is written out
+        weights = (
+            2 * network.row_nhead * tokens if tokens <= MOST_DENSE else 0
+        )  # of attention that is written out
         width = network.embed_dim * network.row_num_cls
         quantiles = 0 if network.max_classes else 32 * network.num_quantiles
         return cls(size * tokens * (12 * network.embed_dim + weights), 4 * 18 * width, quantiles)
@@ -106,7 +129,9 @@ class Footprint:
 class FusedPasses:
     """Answers tasks with one network in as few passes as memory allows."""
 
-    def __init__(self, network: TabICL, estimator: Any, output: Output, device: torch.device, most_bytes: int):
+    def __init__(
+        self, network: TabICL, estimator: Any, output: Output, device: torch.device, most_bytes: int
+    ):
         self.network, self.estimator, self.output, self.device = network, estimator, output, device
         self.most_bytes = most_bytes
         self.recipe = recipe_of(estimator, network)
@@ -119,7 +144,9 @@ class FusedPasses:
         groups: dict[tuple[int, bool], list[Table]] = {}
         for one in prepared:
             if one is not None:
-                groups.setdefault((one.rows.context.shape[1], one.half), []).extend(self._tables(one, budget))
+                groups.setdefault((one.rows.context.shape[1], one.half), []).extend(
+                    self._tables(one, budget)
+                )
         for (columns, half), tables in groups.items():
             footprint = self._footprint(columns, half)
             for stack in stacks(tables, footprint, budget):
@@ -131,11 +158,16 @@ class FusedPasses:
         """The queries (q, C·E) as the network has them before rows learn from each other; the first member's view."""
         one = self._prepared(task)
         if one is None:  # nothing that the network could read
-            return np.zeros((len(task.queries), self.network.embed_dim * self.network.row_num_cls), dtype=np.float32)
+            return np.zeros(
+                (len(task.queries), self.network.embed_dim * self.network.row_num_cls),
+                dtype=np.float32,
+            )
         one.members = one.members[:1]
         pieces = self._tables(one, min(self.most_bytes, free_bytes(str(self.device))))
         if one.refused:
-            raise MemoryError("There is not enough memory to embed the rows: use a smaller pool, or features=None.")
+            raise MemoryError(
+                "There is not enough memory to embed the rows: use a smaller pool, or features=None."
+            )
         return np.concatenate([self._represented(piece) for piece in pieces])
 
     def _represented(self, table: Table) -> np.ndarray:
@@ -166,13 +198,22 @@ class FusedPasses:
 
     def _tables(self, one: Prepared, budget: int) -> list[Table]:
         """All members of a task, its queries in pieces that fit; none if not even a few queries do."""
-        footprint, queries = self._footprint(one.rows.context.shape[1], one.half), len(one.rows.queries)
-        most = min(MOST_ROWS, budget // footprint.cells, budget // (footprint.row + footprint.query)) - len(one.y)
+        footprint, queries = (
+            self._footprint(one.rows.context.shape[1], one.half),
+            len(one.rows.queries),
+        )
+        most = min(
+            MOST_ROWS, budget // footprint.cells, budget // (footprint.row + footprint.query)
+        ) - len(one.y)
         one.refused = most < min(queries, LEAST_QUERIES)
         if one.refused:
             return []
         cuts = np.linspace(0, queries, math.ceil(queries / most) + 1).astype(int).tolist()
-        return [Table(one, member, start, stop) for member in one.members for start, stop in pairwise(cuts)]
+        return [
+            Table(one, member, start, stop)
+            for member in one.members
+            for start, stop in pairwise(cuts)
+        ]
 
     def _run(self, stack: list[Table], budget: int) -> None:
         """One pass, or two of half the size where memory does not suffice after all."""
@@ -205,7 +246,9 @@ class FusedPasses:
         at_once = max(1, min(budget // cells, MOST_ROWS // max(X.shape[1:])))
         dtype = self.half if first.half else torch.float32
         raw = forward(self.network, X, y, dtype, lengths=lengths, at_once=at_once)
-        answers = self._probabilities(raw, stack) if self.recipe.classification else self._statistics(raw)
+        answers = (
+            self._probabilities(raw, stack) if self.recipe.classification else self._statistics(raw)
+        )
         return answers.float().cpu().numpy()
 
     def _stacked(self, stack: list[Table]) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -236,10 +279,14 @@ class FusedPasses:
         ready = standardised(X[: len(plain)], most, sizes, self.recipe.outlier_threshold)
         X = torch.cat([ready, X[len(plain) :].float()]).to(self.device)
         place = {key: i for i, key in enumerate(keys)}
-        view = torch.tensor([place[id(table.task), table.start, table.member.norm] for table in stack])
+        view = torch.tensor(
+            [place[id(table.task), table.start, table.member.norm] for table in stack]
+        )
         columns = torch.from_numpy(np.stack([table.member.columns for table in stack]))
         every = torch.arange(X.shape[1], device=self.device)
-        return X[view.to(self.device)[:, None, None], every[:, None], columns.to(self.device)[:, None]]
+        return X[
+            view.to(self.device)[:, None, None], every[:, None], columns.to(self.device)[:, None]
+        ]
 
     def _probabilities(self, logits: Tensor, stack: list[Table]) -> Tensor:
         """Logits (or probabilities, if these are averaged) with the classes of each member back in order."""
@@ -248,7 +295,9 @@ class FusedPasses:
             classes = table.member.classes
             assert classes is not None
             order[i, : classes.size] = classes
-        places = torch.from_numpy(order).to(self.device)[:, None].expand_as(logits)  # −1: not a class of the context
+        places = (
+            torch.from_numpy(order).to(self.device)[:, None].expand_as(logits)
+        )  # −1: not a class of the context
         if not self.estimator.average_logits:
             logits = logits.masked_fill(places < 0, -torch.inf)
             logits = (logits / self.estimator.softmax_temperature).softmax(-1)
@@ -267,7 +316,9 @@ class FusedPasses:
         if one.scale is not None:
             return mean
         if self.estimator.average_logits:
-            mean = self.estimator.softmax(mean, axis=-1, temperature=self.estimator.softmax_temperature)
+            mean = self.estimator.softmax(
+                mean, axis=-1, temperature=self.estimator.softmax_temperature
+            )
         return mean / mean.sum(axis=1, keepdims=True)
 
 
@@ -278,7 +329,8 @@ def can_fuse(network: TabICL, estimator: Any) -> bool:
         and not estimator.kv_cache
         and estimator.inference_config is None
         and estimator.offload_mode == "auto"
-        and estimator.random_state is not None  # the package draws other members for every context then
+        and estimator.random_state
+        is not None  # the package draws other members for every context then
         and estimator.outlier_threshold <= SAFE_THRESHOLD
     )
 
@@ -305,7 +357,9 @@ def task_bytes(task: ContextTask) -> int:
 
 def stacks(tables: list[Table], footprint: Footprint, budget: int) -> Iterator[list[Table]]:
     """Tables that go through the network together: of similar size, so that little is padding."""
-    ordered = sorted(tables, key=lambda table: (_share(table), table.rows, table.queries), reverse=True)
+    ordered = sorted(
+        tables, key=lambda table: (_share(table), table.rows, table.queries), reverse=True
+    )
     unlike: list[Table] = []
     for _, group in groupby(ordered, key=lambda table: (_share(table), table.rows)):
         alike = list(group)

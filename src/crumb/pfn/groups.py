@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -36,7 +36,10 @@ def in_groups(
 
 
 def halved(
-    tasks: list[T], run: Callable[[list[T]], Sequence[A]], alone: Callable[[T], A], too_large: type[Exception]
+    tasks: list[T],
+    run: Callable[[list[T]], Sequence[A]],
+    alone: Callable[[T], A],
+    too_large: type[Exception],
 ) -> list[A]:
     """Answers to a group, which ``too_large`` splits in two, and again down to single tasks."""
     if len(tasks) == 1:
@@ -46,7 +49,11 @@ def halved(
     except too_large:
         pass  # out of the handler before another try: the error holds on to what filled the memory
     middle = len(tasks) // 2
-    return [answer for half in (tasks[:middle], tasks[middle:]) for answer in halved(half, run, alone, too_large)]
+    return [
+        answer
+        for half in (tasks[:middle], tasks[middle:])
+        for answer in halved(half, run, alone, too_large)
+    ]
 
 
 def bounded(tasks: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:

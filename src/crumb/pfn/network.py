@@ -44,9 +44,13 @@ class NetworkBackend(Backend):
 
     path: Path
     estimators: ClassVar[dict[str, type]]  # by task
-    reserved: ClassVar[frozenset[str]]  # arguments of these estimators that say which network: ``model`` does
+    reserved: ClassVar[
+        frozenset[str]
+    ]  # arguments of these estimators that say which network: ``model`` does
 
-    def __init__(self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings):
+    def __init__(
+        self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
+    ):
         self.name, self.path, self.task = name, checkpoint.path, checkpoint.task
         self.window, self.settings = window, settings
         self._said: set[str] = set()  # warnings of the package that the user has seen
@@ -76,7 +80,9 @@ class NetworkBackend(Backend):
         unknown = sorted(set(self.settings.options) - set(known))
         if unknown:
             named = ", ".join(map(repr, unknown))
-            raise InvalidInput(f"The model {self.name!r} has no option {named}; it has {', '.join(known)}.")
+            raise InvalidInput(
+                f"The model {self.name!r} has no option {named}; it has {', '.join(known)}."
+            )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """The weights of a named model may lie in another place on the machine that reads a pickle."""

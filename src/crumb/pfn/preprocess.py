@@ -18,10 +18,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import torch
-from tabicl._sklearn.preprocessing import EnsembleGenerator, PreprocessingPipeline, TransformToNumerical
+from tabicl._sklearn.preprocessing import (
+    EnsembleGenerator,
+    PreprocessingPipeline,
+    TransformToNumerical,
+)
 from torch import Tensor
 
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
 LARGEST_SCORE = 100.0  # z-scores are clipped here
 SMALLEST = 1e-6  # added to, or the least of, a standard deviation
@@ -66,13 +70,18 @@ def members(recipe: Recipe, n_features: int, n_classes: int) -> tuple[Member, ..
         class_shuffle_method=recipe.class_shuffle_method,
         random_state=recipe.random_state,
     )
-    generator.norm_methods_, generator.rng_ = list(recipe.norm_methods), random.Random(recipe.random_state)
+    generator.norm_methods_, generator.rng_ = (
+        list(recipe.norm_methods),
+        random.Random(recipe.random_state),
+    )
     generator.n_features_in_, generator.n_classes_ = n_features, n_classes
     configurations, _, _ = generator._generate_ensemble()
     return tuple(
         Member(norm, order, None if classes is None else np.array(classes))
         for norm, shuffles in configurations.items()
-        for order, (_, classes) in zip(_orders([columns for columns, _ in shuffles], recipe), shuffles, strict=True)
+        for order, (_, classes) in zip(
+            _orders([columns for columns, _ in shuffles], recipe), shuffles, strict=True
+        )
     )
 
 
@@ -91,8 +100,14 @@ def _orders(shuffles: list[list[int]], recipe: Recipe) -> list[np.ndarray]:
 
 def encode(context: Rows, queries: Rows) -> Rowset | None:
     """Numbers without holes, in the columns that vary in the context; None where the package would refuse them."""
-    rows = _from_frame(context, queries) if isinstance(context, pd.DataFrame) else _from_array(context, queries)
-    if rows.context.shape[1] == 0 or not (np.isfinite(rows.context).all() and np.isfinite(rows.queries).all()):
+    rows = (
+        _from_frame(context, queries)
+        if isinstance(context, pd.DataFrame)
+        else _from_array(context, queries)
+    )
+    if rows.context.shape[1] == 0 or not (
+        np.isfinite(rows.context).all() and np.isfinite(rows.queries).all()
+    ):
         return None
     varies = (rows.context != rows.context[0]).any(axis=0)
     if varies.all() or len(rows.context) == 1:  # one row says nothing about what varies
@@ -103,7 +118,9 @@ def encode(context: Rows, queries: Rows) -> Rowset | None:
 
 def _from_frame(context: pd.DataFrame, queries: Rows) -> Rowset:
     encoder = TransformToNumerical().fit(context)
-    return Rowset(*(np.asarray(encoder.transform(rows), dtype=np.float64) for rows in (context, queries)))
+    return Rowset(
+        *(np.asarray(encoder.transform(rows), dtype=np.float64) for rows in (context, queries))
+    )
 
 
 def _from_array(context: np.ndarray, queries: np.ndarray) -> Rowset:
@@ -112,7 +129,9 @@ def _from_array(context: np.ndarray, queries: np.ndarray) -> Rowset:
     In the precision and the order of scikit-learn's imputer: whether a filled column is still constant, and so left
     out, hangs on the last bit of its mean.
     """
-    context, queries = (rows if rows.dtype.kind == "f" else rows.astype(np.float64) for rows in (context, queries))
+    context, queries = (
+        rows if rows.dtype.kind == "f" else rows.astype(np.float64) for rows in (context, queries)
+    )
     missing, asked = np.isnan(context), np.isnan(queries)
     if missing.any() or asked.any():
         filled = context.copy(order="K")
@@ -125,7 +144,9 @@ def _from_array(context: np.ndarray, queries: np.ndarray) -> Rowset:
 
 def normalised(rows: Rowset, norm: str, recipe: Recipe) -> Rowset:
     """One context through the package's own transformers."""
-    pipeline = PreprocessingPipeline(norm, recipe.outlier_threshold, recipe.random_state).fit(rows.context)
+    pipeline = PreprocessingPipeline(norm, recipe.outlier_threshold, recipe.random_state).fit(
+        rows.context
+    )
     return Rowset(pipeline.X_transformed_, pipeline.transform(rows.queries))
 
 
@@ -135,10 +156,14 @@ def standardised(X: Tensor, train: int, lengths: Tensor | None, threshold: float
     The first ``train`` rows are the context, of which ``lengths`` (B,) count if it is given. Statistics are taken in
     float64: a float32 keeps nothing of a column that varies by one around ten million.
     """
-    counted = torch.arange(train, device=X.device).unsqueeze(1) < _sizes(X, train, lengths)  # (B, train, 1)
+    counted = torch.arange(train, device=X.device).unsqueeze(1) < _sizes(
+        X, train, lengths
+    )  # (B, train, 1)
     mean, deviation = _moments(X[:, :train], counted, 0)
     X = ((X - mean) / (deviation + SMALLEST)).clamp(-LARGEST_SCORE, LARGEST_SCORE)
-    inner = (_sizes(X, train, lengths) > 1).to(X.dtype)  # one degree of freedom is lost, if there is one to lose
+    inner = (_sizes(X, train, lengths) > 1).to(
+        X.dtype
+    )  # one degree of freedom is lost, if there is one to lose
     lower, upper = _bounds(X[:, :train], counted, inner, threshold)
     counted = counted & ~(X[:, :train] < lower) & ~(X[:, :train] > upper)
     lower, upper = _bounds(X[:, :train], counted, inner, threshold)
@@ -147,7 +172,11 @@ def standardised(X: Tensor, train: int, lengths: Tensor | None, threshold: float
 
 
 def _sizes(X: Tensor, train: int, lengths: Tensor | None) -> Tensor:
-    return torch.full((len(X), 1, 1), train, device=X.device) if lengths is None else lengths.view(-1, 1, 1)
+    return (
+        torch.full((len(X), 1, 1), train, device=X.device)
+        if lengths is None
+        else lengths.view(-1, 1, 1)
+    )
 
 
 def _bounds(X: Tensor, counted: Tensor, lost: Tensor, threshold: float) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
 # Products of few rows round differently from products of many. With a frozen plan an answer may depend on its row
 # alone, so that estimators then see pieces of this one size, however many queries were asked together.
@@ -31,7 +31,9 @@ class SklearnBackend(Backend):
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
         return _fit_predict(clone(self.estimator), task, output)
 
-    def predict_contexts(self, tasks: Iterable[ContextTask], output: Output) -> Iterator[np.ndarray]:
+    def predict_contexts(
+        self, tasks: Iterable[ContextTask], output: Output
+    ) -> Iterator[np.ndarray]:
         jobs = effective_n_jobs(self.settings.n_jobs)
         tasks = iter(tasks)
         # A few tasks at a time, so that not all contexts are in memory at once.

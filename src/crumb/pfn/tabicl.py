@@ -25,7 +25,7 @@ from crumb.pfn.checkpoint import Checkpoint, read_checkpoint
 from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, task_bytes
 from crumb.pfn.groups import bounded, padded
 from crumb.pfn.network import NetworkBackend, Shared
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
 # Files of tabicl 0.1.x do not name these flags, whose defaults have since become those of v2.
 V1_ARCHITECTURE = {
@@ -48,7 +48,9 @@ V2_ARCHITECTURE = {
     "row_rope_base": 100_000,
     "row_rope_interleaved": False,
 }
-PASS_BYTES = 2 << 30  # size of the largest activation of one pass on a CPU, which the package does not split
+PASS_BYTES = (
+    2 << 30
+)  # size of the largest activation of one pass on a CPU, which the package does not split
 # Products of few rows round differently from products of many. Where contexts come again (a frozen plan, whose answers
 # depend on the row alone), queries come in multiples of so many, lest an answer depend on how many were asked together.
 FEWEST_QUERIES = 32
@@ -63,7 +65,9 @@ def _build(path: Path, device: str) -> TabICL:
         network = TabICL(**config)
         network.load_state_dict(checkpoint.state_dict)
     except Exception as error:  # whatever the network's constructor makes of a wrong configuration
-        raise InvalidCheckpoint(f"The weights in {path} do not fit the network that the file describes.") from error
+        raise InvalidCheckpoint(
+            f"The weights in {path} do not fit the network that the file describes."
+        ) from error
     return network.eval().to(device)
 
 
@@ -90,18 +94,29 @@ class SharedTabICLRegressor(_SharedNetwork, TabICLRegressor):
 
 
 class TabICLBackend(NetworkBackend):
-    estimators: ClassVar = {"classification": SharedTabICLClassifier, "regression": SharedTabICLRegressor}
+    estimators: ClassVar = {
+        "classification": SharedTabICLClassifier,
+        "regression": SharedTabICLRegressor,
+    }
     reserved = frozenset({"model_path", "checkpoint_version", "allow_auto_download"})
-    fuse: bool | None = None  # whether contexts share passes; None: on anything but a CPU, where it is slower
+    fuse: bool | None = (
+        None  # whether contexts share passes; None: on anything but a CPU, where it is slower
+    )
 
-    def __init__(self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings):
+    def __init__(
+        self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
+    ):
         super().__init__(name, checkpoint, window, settings)
-        if settings.options.get("support_many_classes", True) and not settings.options.get("kv_cache"):
+        if settings.options.get("support_many_classes", True) and not settings.options.get(
+            "kv_cache"
+        ):
             self.max_classes = None
         shared_network(self.path, settings.device)  # weights that do not fit are refused at fit
         self._contexts: ContextCache[Any] = ContextCache(settings.cache_bytes)
 
-    def predict_contexts(self, tasks: Iterable[ContextTask], output: Output) -> Iterator[np.ndarray]:
+    def predict_contexts(
+        self, tasks: Iterable[ContextTask], output: Output
+    ) -> Iterator[np.ndarray]:
         passes = self._fused(output)
         if passes is None:
             yield from super().predict_contexts(tasks, output)
@@ -118,15 +133,25 @@ class TabICLBackend(NetworkBackend):
         network = shared_network(self.path, self.settings.device)
         estimator = self._estimator()
         if not can_fuse(network, estimator):
-            raise InvalidInput(f"The model {self.name!r} with these model_options has no row embeddings.")
+            raise InvalidInput(
+                f"The model {self.name!r} with these model_options has no row embeddings."
+            )
         passes = FusedPasses(
-            network, estimator, Output("mean"), resolve_torch_device(estimator.device), self.settings.stack_bytes
+            network,
+            estimator,
+            Output("mean"),
+            resolve_torch_device(estimator.device),
+            self.settings.stack_bytes,
         )
         with self.alone():
             return passes.embed(replace(task, y=_known_classes(task.y, network.max_classes)))
 
     def keep(self, task: ContextTask) -> None:
-        if task.key is not None and self._is_kept(task) and self._contexts.has_room(task.key, self._kept_bytes(task)):
+        if (
+            task.key is not None
+            and self._is_kept(task)
+            and self._contexts.has_room(task.key, self._kept_bytes(task))
+        ):
             with self.alone():
                 self._fitted(task)
 
@@ -144,19 +169,31 @@ class TabICLBackend(NetworkBackend):
         """Floating-point operations of a pass, by the layers of the network."""
         net = shared_network(self.path, self.settings.device)
         wide, tokens, all_rows = net.embed_dim, columns + net.row_num_cls, rows + queries
-        block, points = 8 + 4 * net.ff_factor, net.col_num_inds  # products of a block, in squares of its width
-        cells = columns * (all_rows * ((block - 4) * wide**2 + 4 * points * wide) + rows * 4 * wide * (wide + points))
+        block, points = (
+            8 + 4 * net.ff_factor,
+            net.col_num_inds,
+        )  # products of a block, in squares of its width
+        cells = columns * (
+            all_rows * ((block - 4) * wide**2 + 4 * points * wide)
+            + rows * 4 * wide * (wide + points)
+        )
         across = all_rows * tokens * (block * wide**2 + 4 * tokens * wide)
         width = wide * net.row_num_cls
         learning = all_rows * (block * width**2 + 4 * rows * width)
-        return float(net.col_num_blocks * cells + net.row_num_blocks * across + net.icl_num_blocks * learning)
+        return float(
+            net.col_num_blocks * cells + net.row_num_blocks * across + net.icl_num_blocks * learning
+        )
 
     def bytes(self, rows: int, queries: int, columns: int) -> float:
         """Of the widest activations of a pass; on a GPU contexts share passes of ``stack_bytes``."""
         net = shared_network(self.path, self.settings.device)
-        cells = 4 * net.embed_dim * (columns + net.row_num_cls) * (rows + min(queries, LEAST_QUERIES))
+        cells = (
+            4 * net.embed_dim * (columns + net.row_num_cls) * (rows + min(queries, LEAST_QUERIES))
+        )
         alone = 14 * cells * self.settings.n_estimators
-        return float(alone if self.settings.device == "cpu" else max(alone, self.settings.stack_bytes))
+        return float(
+            alone if self.settings.device == "cpu" else max(alone, self.settings.stack_bytes)
+        )
 
     def _fused(self, output: Output) -> FusedPasses | None:
         estimator = self._estimator()
@@ -189,7 +226,9 @@ class TabICLBackend(NetworkBackend):
         if task.key is None or not task.keep:
             return False
         network = shared_network(self.path, self.settings.device)
-        if "kv_cache" in self.settings.options or (0 < network.max_classes <= task.y.max(initial=0)):
+        if "kv_cache" in self.settings.options or (
+            0 < network.max_classes <= task.y.max(initial=0)
+        ):
             return False  # the user's own choice; the package's hierarchy of classes has no cache
         return self._kept_bytes(task) <= self.settings.cache_bytes
 
@@ -198,7 +237,9 @@ class TabICLBackend(NetworkBackend):
         network = shared_network(self.path, self.settings.device)
         width = network.embed_dim * network.row_num_cls
         members = self.settings.options.get("n_estimators", self.settings.n_estimators)
-        return int(1.25 * 8 * width * network.icl_num_blocks * len(task.X) * members)  # the columns have some too
+        return int(
+            1.25 * 8 * width * network.icl_num_blocks * len(task.X) * members
+        )  # the columns have some too
 
     def _estimator(self, **more: Any) -> Any:
         given = {
@@ -234,7 +275,9 @@ def _pieces(estimator: Any, task: ContextTask) -> list[Rows]:
     rows = PASS_BYTES // (4 * estimator.model_.embed_dim * width * members)
     size = max(LEAST_QUERIES, rows - len(task.X))
     if task.key is not None:
-        size = max(FEWEST_QUERIES, size // FEWEST_QUERIES * FEWEST_QUERIES)  # so that only the last piece is filled up
+        size = max(
+            FEWEST_QUERIES, size // FEWEST_QUERIES * FEWEST_QUERIES
+        )  # so that only the last piece is filled up
     return [_rows(task.queries, start, start + size) for start in range(0, len(task.queries), size)]
 
 

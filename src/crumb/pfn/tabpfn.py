@@ -20,14 +20,23 @@ from crumb.pfn.base import BackendSettings, ContextTask, Output
 from crumb.pfn.checkpoint import Checkpoint
 from crumb.pfn.groups import halved, in_groups
 from crumb.pfn.network import NetworkBackend, Shared
-from crumb.pfn.tabpfn_batch import HELD_CELLS, cells, group_of, most_together, predict_together, row_bytes
+from crumb.pfn.tabpfn_batch import (
+    HELD_CELLS,
+    cells,
+    group_of,
+    most_together,
+    predict_together,
+    row_bytes,
+)
 
 try:
     from tabpfn import ModelSpecs, TabPFNClassifier, TabPFNRegressor
     from tabpfn.errors import TabPFNValidationError
     from tabpfn.model_loading import load_model
 except ImportError as error:
-    raise BackendUnavailable("TabPFN models need the package tabpfn: pip install 'crumb-pfn[tabpfn]'.") from error
+    raise BackendUnavailable(
+        "TabPFN models need the package tabpfn: pip install 'crumb-pfn[tabpfn]'."
+    ) from error
 
 ANY_NUMBER = 1 << 60
 
@@ -45,7 +54,9 @@ def _build(path: Path, task: str, _device: str, _precision: str) -> ModelSpecs:
     try:
         model, criterion, architecture, inference = load_model(path=path, estimator_type=kind)
     except Exception as error:  # whatever the network's constructor makes of a wrong configuration
-        raise InvalidCheckpoint(f"The weights in {path} do not fit the network that the file describes.") from error
+        raise InvalidCheckpoint(
+            f"The weights in {path} do not fit the network that the file describes."
+        ) from error
     # The package warns above 200 rows on a CPU and refuses above 1,000: here the context budget is the user's
     # own choice, and there are many contexts.
     inference = dataclasses.replace(inference, MAX_CPU_SAMPLES=ANY_NUMBER)
@@ -61,9 +72,13 @@ class TabPFNBackend(NetworkBackend):
     reserved = frozenset({"model_path"})
     missing_is_a_value = False
 
-    def __init__(self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings):
+    def __init__(
+        self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
+    ):
         super().__init__(name, checkpoint, window, settings)
-        limit = self._specs().inference_config.MAX_NUMBER_OF_SAMPLES  # built here, to be refused at fit
+        limit = (
+            self._specs().inference_config.MAX_NUMBER_OF_SAMPLES
+        )  # built here, to be refused at fit
         self.window = window or limit
 
     def _specs(self) -> ModelSpecs:
@@ -80,19 +95,26 @@ class TabPFNBackend(NetworkBackend):
         unheeded = {"fit_mode", "memory_saving_mode"}  # by the package's batched calls
         return self._device.startswith("cuda") and not unheeded & set(self.settings.options)
 
-    def predict_contexts(self, tasks: Iterable[ContextTask], output: Output) -> Iterator[np.ndarray]:
+    def predict_contexts(
+        self, tasks: Iterable[ContextTask], output: Output
+    ) -> Iterator[np.ndarray]:
         if not self.batched:
             return super().predict_contexts(tasks, output)
 
         def run(group: list[ContextTask]) -> list[np.ndarray]:
-            return list(chain.from_iterable(self._call(call, output) for call in self._calls(group)))
+            return list(
+                chain.from_iterable(self._call(call, output) for call in self._calls(group))
+            )
 
         return in_groups(tasks, lambda task: group_of(task, output), run, cells, HELD_CELLS)
 
     def work(self, rows: int, queries: int, columns: int) -> float:
         """Floating-point operations of a pass, by the layers of the network."""
         config: Any = self._specs().architecture_config
-        wide, tokens = self._specs().model.embedding_dim, columns // getattr(config, "features_per_group", 1) + 2
+        wide, tokens = (
+            self._specs().model.embedding_dim,
+            columns // getattr(config, "features_per_group", 1) + 2,
+        )
         cells = (rows + queries) * tokens
         return float(config.nlayers * cells * (24 * wide**2 + 4 * wide * (rows + tokens)))
 
@@ -139,7 +161,9 @@ class TabPFNBackend(NetworkBackend):
             "device": self.settings.device,
             "random_state": self.settings.seed,
         }
-        if isinstance(task.X, np.ndarray):  # in a frame, the package goes by the types of the columns
+        if isinstance(
+            task.X, np.ndarray
+        ):  # in a frame, the package goes by the types of the columns
             given["categorical_features_indices"] = list(self.settings.categorical_indices) or None
         return self.estimators[self.task](**{**given, **self.settings.options})
 
@@ -149,5 +173,7 @@ def _predict(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:
         return estimator.predict_proba(task.queries)
     if output.kind == "quantiles":
         levels = list(output.quantiles)
-        return np.stack(estimator.predict(task.queries, output_type="quantiles", quantiles=levels), axis=1)
+        return np.stack(
+            estimator.predict(task.queries, output_type="quantiles", quantiles=levels), axis=1
+        )
     return estimator.predict(task.queries, output_type=output.kind)

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 # stays under 2³¹ numbers, where 32-bit indices end.
 BATCH_BYTES = 16 << 30
 HELD_CELLS = 1 << 22  # of the tasks that wait for others to go with
-TENSORS = (
-    9  # as wide as the embedding, at the peak of a layer: its input, and the inside of its MLP (4) before and after
-)
+TENSORS = 9  # as wide as the embedding, at the peak of a layer: its input, and the inside of its MLP (4) before and after
 
 
 def cells(task: ContextTask) -> int:
@@ -44,17 +42,25 @@ def group_of(task: ContextTask, output: Output) -> Hashable:
 def most_together(specs: ModelSpecs, tasks: list[ContextTask], device: str) -> int:
     """How many of these tasks one call may take, by an estimate of the memory."""
     rows = len(tasks[0].X) + max(len(task.queries) for task in tasks)
-    return max(1, min(BATCH_BYTES, free_bytes(device)) // (rows * row_bytes(specs, tasks[0].X.shape[1])))
+    return max(
+        1, min(BATCH_BYTES, free_bytes(device)) // (rows * row_bytes(specs, tasks[0].X.shape[1]))
+    )
 
 
 def predict_together(estimator: Any, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
     """The package's answers to tasks of one group, from one call."""
     most = max(len(task.queries) for task in tasks)
-    lists = [task.X for task in tasks], [task.y for task in tasks], [padded(task.queries, most) for task in tasks]
+    lists = (
+        [task.X for task in tasks],
+        [task.y for task in tasks],
+        [padded(task.queries, most) for task in tasks],
+    )
     if output.kind == "proba":
         answers = estimator.predict_proba_batched(*lists)
     elif output.kind == "quantiles":
-        levels = estimator.predict_batched(*lists, output_type="quantiles", quantiles=list(output.quantiles))
+        levels = estimator.predict_batched(
+            *lists, output_type="quantiles", quantiles=list(output.quantiles)
+        )
         answers = [np.stack(one, axis=1) for one in levels]
     else:
         answers = estimator.predict_batched(*lists, output_type=output.kind)

@@ -84,7 +84,9 @@ def card_for(name: str, task: str) -> ModelCard:
     if task in tasks:
         return tasks[task]
     if tasks:
-        raise InvalidInput(f"The model {name!r} does {' and '.join(tasks)} only; choose another for {task}.")
+        raise InvalidInput(
+            f"The model {name!r} does {' and '.join(tasks)} only; choose another for {task}."
+        )
     known = ", ".join(repr(name) for name in model_names())
     raise InvalidInput(
         f"Unknown model {name!r}: choose one of {known}, the path of a checkpoint file, or a scikit-learn "
@@ -115,7 +117,9 @@ def locate(card: ModelCard) -> Path | None:
     places = [model_dir() / card.file]
     if card.family == "tabpfn":
         folder = os.environ.get("TABPFN_MODEL_CACHE_DIR")
-        places.append((Path(folder).expanduser() if folder else _user_cache() / "tabpfn") / card.file)
+        places.append(
+            (Path(folder).expanduser() if folder else _user_cache() / "tabpfn") / card.file
+        )
     for place in places:
         if place.is_file():
             return place
@@ -141,7 +145,9 @@ def fetch(card: ModelCard) -> Path:
         )
     try:
         return Path(hf_hub_download(card.repository, card.file, local_dir=model_dir()))
-    except Exception as error:  # the hub client raises a dozen unrelated types; each means the same to a user
+    except (
+        Exception
+    ) as error:  # the hub client raises a dozen unrelated types; each means the same to a user
         raise WeightsMissing(
             f"Downloading the weights of {card.name!r} ({card.file}) failed ({type(error).__name__}): {where}."
         ) from error
@@ -154,7 +160,9 @@ def _reachable(endpoint: str) -> bool:
     if proxy and not proxy_bypass(address.hostname or ""):
         address = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     port = address.port or (443 if address.scheme == "https" else 80)
-    opened = threading.Event()  # set by a thread, since looking up a name can hang and has no time limit
+    opened = (
+        threading.Event()
+    )  # set by a thread, since looking up a name can hang and has no time limit
 
     def probe() -> None:
         try:

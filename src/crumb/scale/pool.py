@@ -11,14 +11,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from crumb.clustering import value_order
 from crumb.draws import random_numbers
 from crumb.errors import InvalidInput
 from crumb.evidence import support_rows
+from crumb.herding.kernel import bandwidth_rows
 from crumb.infer import HeldPool
-from crumb.kernel import bandwidth_rows
 from crumb.plan import Plan
-from crumb.planning import PlanSettings, finish_plan, make_plan, plan_settings, planning, select_contexts
+from crumb.planning import (
+    PlanSettings,
+    finish_plan,
+    make_plan,
+    plan_settings,
+    planning,
+    select_contexts,
+)
 from crumb.progress import progress_bar
 from crumb.scale.engine import Engine, resolve_engine
 from crumb.scale.frames import kinds_of, to_frame, to_labels, with_categories
@@ -33,11 +39,14 @@ from crumb.scale.strategies import Pass, check_strategy, make_wish
 from crumb.scale.streamed_space import SampledSpace, StreamedSpace, encoder_from
 from crumb.selection import resolve_strategy
 from crumb.selection.base import stream
-from crumb.space import SelectionSpace
-from crumb.table import TableEncoder, to_rows
+from crumb.selection.clustering import value_order
+from crumb.table.encoder import TableEncoder, to_rows
+from crumb.table.space import SelectionSpace
 
 SCOUTS, SCOUT_CELLS = 100_000, 8_000_000  # rows, and cells, of the table
-COVERED_CELLS = 50_000_000  # numbers of a pool whose points are all held: 400 MB, and as much again meanwhile
+COVERED_CELLS = (
+    50_000_000  # numbers of a pool whose points are all held: 400 MB, and as much again meanwhile
+)
 HELD_CELLS = 10_000_000  # a table with fewer cells is read whole: the answer is then that of the table in memory
 
 
@@ -48,7 +57,9 @@ def fits_in_memory(source: Source) -> bool:
 def read_whole(source: Source) -> tuple[pd.DataFrame, np.ndarray | None]:
     """The table as a data frame, and its target."""
     view = source.view
-    blocks = pa.concat_tables([block for shard in source.shards for block in shard.blocks(view.with_target())])
+    blocks = pa.concat_tables(
+        [block for shard in source.shards for block in shard.blocks(view.with_target())]
+    )
     labels = None if view.target is None else to_labels(blocks, view.target)
     return with_categories(to_frame(blocks, view.features), view.dictionaries), labels
 
@@ -77,7 +88,9 @@ class DiskPool:
     encoder: TableEncoder
     sample: HeldPool  # rows of the files that stand for all
     bandwidth_points: np.ndarray
-    reference: np.ndarray  # points against which queries are held to see whether the pool reaches them
+    reference: (
+        np.ndarray
+    )  # points against which queries are held to see whether the pool reaches them
     scouts: Scouts
     fingerprint: str
     verbose: int
@@ -112,13 +125,22 @@ class DiskPool:
             if guard:
                 classes = len(self.reader.classes)  # type: ignore[arg-type]
                 strata = next((rule for rule in rules if isinstance(rule, Strata)), None)
-                rules.append(RareClasses(len(wish.centroids), classes, settings.min_per_class, strata))
+                rules.append(
+                    RareClasses(len(wish.centroids), classes, settings.min_per_class, strata)
+                )
             found = self._score(rules, wish.centroids, guard)
             kept = found.done()
             problem = replace(problem, pool=kept.points)
             selection = wish.select(problem, found)
             plan = finish_plan(
-                problem, selection, by_value, settings, self.fingerprint, kept.codes, evidence, self.reference
+                problem,
+                selection,
+                by_value,
+                settings,
+                self.fingerprint,
+                kept.codes,
+                evidence,
+                self.reference,
             )
         plan.contexts = [kept.ids[context] for context in plan.contexts]
         plan.pool_size = self.rows
@@ -160,7 +182,9 @@ class DiskPool:
         """At most so many points, drawn by the rows' own random numbers."""
         share = min(1.0, most / self.rows)
         draw = Draw(self.reader, share)
-        return np.concatenate(list(self.engine.map(draw, self.source.shards, len(self.source.shards))))
+        return np.concatenate(
+            list(self.engine.map(draw, self.source.shards, len(self.source.shards)))
+        )
 
 
 @dataclass(frozen=True)
@@ -177,7 +201,10 @@ class Draw:
         yield np.empty((0, self.reader.space.columns))
         first = shard.first
         for block in shard.blocks(shard.view.features):
-            drawn = random_numbers(np.arange(first, first + len(block)), self.reader.seed + 1) < self.share
+            drawn = (
+                random_numbers(np.arange(first, first + len(block)), self.reader.seed + 1)
+                < self.share
+            )
             first += len(block)
             if drawn.any():
                 yield self.reader.points(block.filter(pa.array(drawn)))
@@ -198,7 +225,9 @@ def learn_pool(
     first = TableEncoder(categorical_features)
     first.columns_ = list(view.features)
     first.kinds_ = kinds_of(view, first)
-    first.bounds_ = np.tile([-np.inf, np.inf], (len(view.features), 1))  # infinite values are counted, not moved
+    first.bounds_ = np.tile(
+        [-np.inf, np.inf], (len(view.features), 1)
+    )  # infinite values are counted, not moved
     of_bandwidth = bandwidth_rows(source.rows, np.random.default_rng([seed, 0]))
     of_support = support_rows(source.rows, seed)
     of_scouts = _scout_rows(source.rows, len(view.features), seed)
@@ -213,7 +242,9 @@ def learn_pool(
     if features is not None:
         own = SelectionSpace(features)
         if own.embedded:
-            raise InvalidInput("features='embedding' needs the pool in memory: leave it out for a table in files.")
+            raise InvalidInput(
+                "features='embedding' needs the pool in memory: leave it out for a table in files."
+            )
         labels = None if view.target is None else to_labels(table, view.target)
         space = SampledSpace(own, own.fit_transform(rows, encoder, labels))
     classes = np.unique(statistics.distinct_labels()) if classify else None
@@ -228,7 +259,10 @@ def learn_pool(
         _held(table, of_sample, source, reader),
         points[np.searchsorted(of_sample, of_bandwidth)],
         points[np.searchsorted(of_sample, of_support)],
-        Scouts(reader.points(scouts), None if classes is None else reader.codes(scouts, str(view.target))),
+        Scouts(
+            reader.points(scouts),
+            None if classes is None else reader.codes(scouts, str(view.target)),
+        ),
         _fingerprint(statistics, encoder, points),
         verbose,
     )
@@ -237,12 +271,19 @@ def learn_pool(
 
 def _scout_rows(rows: int, columns: int, seed: int) -> np.ndarray:
     """In random order, so that the first ones are a sample as well."""
-    return stream(seed, "scouts").choice(rows, min(rows, SCOUTS, max(1, SCOUT_CELLS // columns)), replace=False)
+    return stream(seed, "scouts").choice(
+        rows, min(rows, SCOUTS, max(1, SCOUT_CELLS // columns)), replace=False
+    )
 
 
-def _gather(source: Source, engine: Engine, gather: Gather, wanted: np.ndarray, verbose: int) -> Statistics:
+def _gather(
+    source: Source, engine: Engine, gather: Gather, wanted: np.ndarray, verbose: int
+) -> Statistics:
     shards = source.shards
-    tasks = ((shard, wanted[(wanted >= shard.first) & (wanted < shard.first + shard.rows)]) for shard in shards)
+    tasks = (
+        (shard, wanted[(wanted >= shard.first) & (wanted < shard.first + shard.rows)])
+        for shard in shards
+    )
 
     def parts() -> Iterator[Statistics]:
         with progress_bar(len(shards), "reading", verbose) as advance:
@@ -259,7 +300,9 @@ def _held(table: pa.Table, ids: np.ndarray, source: Source, reader: Reader) -> H
     if target is None:
         return HeldPool(rows, np.zeros(len(rows)), None, reader.token, ids=ids)
     if classes is None:
-        return HeldPool(rows, to_labels(table, target).astype(np.float64), None, reader.token, ids=ids)
+        return HeldPool(
+            rows, to_labels(table, target).astype(np.float64), None, reader.token, ids=ids
+        )
     return HeldPool(rows, reader.codes(table, target), len(classes), reader.token, ids=ids)
 
 

@@ -21,7 +21,7 @@ from crumb.scale.rules import Rule
 from crumb.scale.shortlist import Kept, Shortlist
 from crumb.scale.source import Shard
 from crumb.scale.streamed_space import StreamedSpace
-from crumb.table import LARGEST, TableEncoder
+from crumb.table.encoder import LARGEST, TableEncoder
 
 LOOK_CELLS = 1 << 22  # distances (clusters × rows) that a look holds at once: 32 MB
 
@@ -34,7 +34,9 @@ class Reader:
     space: Any
     classes: np.ndarray | None
     seed: int
-    token: bytes = field(default_factory=partial(os.urandom, 16))  # of the pool: contexts are kept under its name
+    token: bytes = field(
+        default_factory=partial(os.urandom, 16)
+    )  # of the pool: contexts are kept under its name
 
     def points(self, block: pa.Table, rows: RowNumbers = None) -> np.ndarray:
         if rows is not None and not len(rows):  # transformers refuse what has no rows
@@ -42,17 +44,25 @@ class Reader:
         points = self._numbers(block, rows)
         if points is not None:
             return points
-        return self.space.transform(self.encoder.transform(to_frame(_taken(block, rows), self.encoder.columns_)))
+        return self.space.transform(
+            self.encoder.transform(to_frame(_taken(block, rows), self.encoder.columns_))
+        )
 
     def _numbers(self, block: pa.Table, rows: RowNumbers) -> np.ndarray | None:
         """The same without a data frame in between, for blocks of plain finite numbers; None for all others."""
-        if not isinstance(self.space, StreamedSpace) or any(kind != "number" for kind in self.encoder.kinds_):
+        if not isinstance(self.space, StreamedSpace) or any(
+            kind != "number" for kind in self.encoder.kinds_
+        ):
             return None
         columns = plain_columns(block, self.encoder.columns_)
         if columns is None or not columns:
             return None
-        points = np.empty((len(columns), len(block) if rows is None else len(rows)), dtype=self.space.dtype)
-        for place, column, mean, scale in zip(points, columns, self.space.mean, self.space.scale, strict=True):
+        points = np.empty(
+            (len(columns), len(block) if rows is None else len(rows)), dtype=self.space.dtype
+        )
+        for place, column, mean, scale in zip(
+            points, columns, self.space.mean, self.space.scale, strict=True
+        ):
             values = column if rows is None else column[rows]
             # Infinite values, and those too large for float32, have a place of their own.
             if not (values.min(initial=0) >= -LARGEST and values.max(initial=0) <= LARGEST):
@@ -64,7 +74,9 @@ class Reader:
 
     def codes(self, block: pa.Table, target: str, rows: RowNumbers = None) -> np.ndarray:
         assert self.classes is not None
-        return pd.Index(self.classes).get_indexer(pd.Index(to_labels(_taken(block.select([target]), rows), target)))
+        return pd.Index(self.classes).get_indexer(
+            pd.Index(to_labels(_taken(block.select([target]), rows), target))
+        )
 
 
 @dataclass(frozen=True)
@@ -106,7 +118,9 @@ class Score:
         for block in shard.blocks(view.with_target() if self.with_codes else view.features):
             for start in range(0, len(block), step):
                 some = block.slice(start, step)
-                yield self.look(BlockRows(self.reader, some, target), np.arange(first, first + len(some)))
+                yield self.look(
+                    BlockRows(self.reader, some, target), np.arange(first, first + len(some))
+                )
                 first += len(some)
         if first != shard.first + shard.rows:
             raise InvalidInput(f"{shard.path} has changed since it was fitted: fit again.")

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from crumb.errors import InvalidInput
 from crumb.scale.frames import plain_columns, to_frame, to_labels
 from crumb.scale.source import Shard
-from crumb.table import LARGEST, TableEncoder, texts
+from crumb.table.encoder import LARGEST, TableEncoder, texts
 
 MOST_VALUES = 100_000  # distinct texts that are counted; beyond, the rarest half is forgotten
 MOST_CLASSES = 100_000
@@ -68,7 +68,9 @@ class Moments:
         none = np.zeros_like(self.count)
         whole = self
         for number, where in ((self.below, low), (self.above, high)):
-            whole = whole.merge(Moments(number, np.where(number > 0, where, 0.0), nothing, low, high, none, none))
+            whole = whole.merge(
+                Moments(number, np.where(number > 0, where, 0.0), nothing, low, high, none, none)
+            )
         return whole
 
 
@@ -162,7 +164,9 @@ class Gather:
                     f"The target has more than {MOST_CLASSES:,} classes: use CrumbRegressor for numbers."
                 )
         elif labels.dtype.kind not in "fiub":
-            raise InvalidInput("Regression needs numbers as labels; for classes use CrumbClassifier.")
+            raise InvalidInput(
+                "Regression needs numbers as labels; for classes use CrumbClassifier."
+            )
         else:
             found.infinite = int((~np.isfinite(labels[~missing].astype(np.float64))).sum())
 

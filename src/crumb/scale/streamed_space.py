@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from crumb.scale.statistics import MISSING, Moments, Statistics, split_kinds
-from crumb.space import DOUBLE_CELLS, MAX_CATEGORIES, MAX_INDICATORS
-from crumb.table import TableEncoder, texts
+from crumb.table.encoder import TableEncoder, texts
+from crumb.table.space import DOUBLE_CELLS, MAX_CATEGORIES, MAX_INDICATORS
 
 
 class StreamedSpace:
@@ -61,7 +61,9 @@ class _Indicators:
     def __init__(self, counts: Counter[str], most: int):
         words = sorted(counts)
         rare: set[str] = set()
-        if len(words) >= most:  # as scikit-learn: with just as many, the rarest one takes the shared indicator
+        if (
+            len(words) >= most
+        ):  # as scikit-learn: with just as many, the rarest one takes the shared indicator
             order = np.argsort([counts[word] for word in words], kind="stable")
             rare = {words[i] for i in order[: len(words) - (most - 1)]}
         self.words = pd.Index([word for word in words if word not in rare], dtype=object)
@@ -82,7 +84,9 @@ def _standard(moments: Moments) -> tuple[np.ndarray, np.ndarray]:
     return moments.mean, np.where(constant, 1.0, np.sqrt(variance))
 
 
-def encoder_from(kinds: Sequence[str], columns: Sequence[str], statistics: Statistics, declared: Any) -> TableEncoder:
+def encoder_from(
+    kinds: Sequence[str], columns: Sequence[str], statistics: Statistics, declared: Any
+) -> TableEncoder:
     """What ``TableEncoder.fit_transform`` would have remembered."""
     encoder = TableEncoder(declared)
     encoder.columns_ = list(columns)

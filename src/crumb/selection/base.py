@@ -13,10 +13,10 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 
-from crumb.herding import EarlyStopping
-from crumb.kernel import RandomFourierFeatures, Rbf
+from crumb.herding.greedy import EarlyStopping
+from crumb.herding.kernel import RandomFourierFeatures, Rbf
+from crumb.options import Kernel
 from crumb.parallel import MapBlocks
-from crumb.settings import Kernel
 
 REGISTRY: dict[str, type[Strategy]] = {}
 
@@ -51,7 +51,9 @@ class Problem:
     def features(self) -> RandomFourierFeatures:
         """The same Ω and b however often they are asked for."""
         d = self.queries.shape[1]
-        return RandomFourierFeatures.draw(d, self.kernel.rff_dim, self.kernel.bandwidth, self.rng("rff"))
+        return RandomFourierFeatures.draw(
+            d, self.kernel.rff_dim, self.kernel.bandwidth, self.rng("rff")
+        )
 
     def tensor(self, rows: np.ndarray) -> torch.Tensor:
         """Rows of the selection space on the device; GPUs work in float32."""
@@ -81,7 +83,9 @@ class Strategy(BaseEstimator, ABC):
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        if "name" in cls.__dict__:  # a subclass without a name of its own must not replace its parent
+        if (
+            "name" in cls.__dict__
+        ):  # a subclass without a name of its own must not replace its parent
             REGISTRY[cls.name] = cls
 
     @abstractmethod

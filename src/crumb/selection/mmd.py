@@ -9,16 +9,18 @@ from typing import Any
 
 import torch
 
-from crumb.candidates import herd_candidates
 from crumb.certified import TooManyCandidates, herd_certified, worth_while
-from crumb.clustering import cluster
-from crumb.herding import Herded, herd, stop_early
-from crumb.kernel import Rbf
-from crumb.objective import ExactObjective, Objective, RffObjective
+from crumb.herding.candidates import herd_candidates
+from crumb.herding.greedy import Herded, herd, stop_early
+from crumb.herding.kernel import Rbf
+from crumb.herding.objective import ExactObjective, Objective, RffObjective
 from crumb.selection.base import Problem, Selection, Strategy
+from crumb.selection.clustering import cluster
 
 MOST_COLUMNS = 1_024  # of gpu_herding.py, whose blocks hold a whole row
-Found = tuple[list[Herded], dict[str, Any]]  # contexts, and what the plan should say of how they were found
+Found = tuple[
+    list[Herded], dict[str, Any]
+]  # contexts, and what the plan should say of how they were found
 
 
 class MMD(Strategy):
@@ -49,9 +51,11 @@ def _exact(problem: Problem, labels: torch.Tensor, last: bool) -> Found:
     kernel, pool, queries = _tensors(problem)
     labels, n_clusters = labels.to(pool.device), int(labels.max()) + 1
     if problem.kernel.batch == 1 and runs_on(pool):
-        from crumb.gpu_herding import herd_on_gpu
+        from crumb.herding.gpu import herd_on_gpu
 
-        return herd_on_gpu(kernel, pool, queries, labels, problem.n, problem.early_stopping, problem.progress), {}
+        return herd_on_gpu(
+            kernel, pool, queries, labels, problem.n, problem.early_stopping, problem.progress
+        ), {}
     objective = ExactObjective(kernel, pool, queries, labels, n_clusters, problem.map_blocks)
     return _herd(problem, objective), {}
 
@@ -60,14 +64,23 @@ def _rff(problem: Problem, labels: torch.Tensor, last: bool) -> Found:
     features = problem.features()
     pool, queries = problem.tensor(problem.pool), problem.tensor(problem.queries)
     labels, n_clusters = labels.to(pool.device), int(labels.max()) + 1
-    objective = RffObjective(features.like(pool), pool, queries, labels, n_clusters, problem.map_blocks)
+    objective = RffObjective(
+        features.like(pool), pool, queries, labels, n_clusters, problem.map_blocks
+    )
     return _herd(problem, objective), {}
 
 
 def _candidates(problem: Problem, labels: torch.Tensor, last: bool) -> Found | None:
     kernel, pool, queries = _tensors(problem)
     contexts, doubling = herd_candidates(
-        kernel, pool, queries, labels, problem.n, problem.kernel.most_candidates, problem.seed, problem.map_blocks
+        kernel,
+        pool,
+        queries,
+        labels,
+        problem.n,
+        problem.kernel.most_candidates,
+        problem.seed,
+        problem.map_blocks,
     )
     if not doubling.enough and not last:
         return None
@@ -79,7 +92,9 @@ def _certified(problem: Problem, labels: torch.Tensor, last: bool) -> Found | No
     if not worth_while(kernel, pool, queries, labels, problem.n, problem.seed):
         return None
     try:
-        contexts, certificate = herd_certified(kernel, pool, queries, labels, problem.n, problem.map_blocks)
+        contexts, certificate = herd_certified(
+            kernel, pool, queries, labels, problem.n, problem.map_blocks
+        )
     except TooManyCandidates:
         return None
     return _ended(problem, contexts), {"certificate": asdict(certificate)}
@@ -100,12 +115,21 @@ def runs_on(pool: torch.Tensor) -> bool:
 
 
 def _tensors(problem: Problem) -> tuple[Rbf, torch.Tensor, torch.Tensor]:
-    return Rbf(problem.kernel.bandwidth), problem.tensor(problem.pool), problem.tensor(problem.queries)
+    return (
+        Rbf(problem.kernel.bandwidth),
+        problem.tensor(problem.pool),
+        problem.tensor(problem.queries),
+    )
 
 
 def _herd(problem: Problem, objective: Objective) -> list[Herded]:
     return herd(
-        objective, problem.n, problem.kernel.batch, problem.early_stopping, problem.map_blocks, problem.progress
+        objective,
+        problem.n,
+        problem.kernel.batch,
+        problem.early_stopping,
+        problem.map_blocks,
+        problem.progress,
     )
 
 

@@ -53,9 +53,14 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def misdirected(request: Request, error: HTTPException) -> Response:
         path = shown(request.url.path)
-        said = {404: f"There is nothing at {path}.", 405: f"{path} does not take {shown(request.method)}."}
+        said = {
+            404: f"There is nothing at {path}.",
+            405: f"{path} does not take {shown(request.method)}.",
+        }
         headers = dict(error.headers or {})
-        return answer({"error": said.get(error.status_code, str(error.detail))}, error.status_code, headers)
+        return answer(
+            {"error": said.get(error.status_code, str(error.detail))}, error.status_code, headers
+        )
 
     @app.exception_handler(Exception)
     async def fault(request: Request, _: Exception) -> Response:
@@ -65,7 +70,9 @@ def _answer_errors(app: FastAPI) -> None:
 def _add_protocol(app: FastAPI, service: Service) -> None:
     def check(name: str) -> None:
         if name != service.name:
-            raise Refusal(404, "model", f"There is no model {shown(name)}; there is {shown(service.name)}.")
+            raise Refusal(
+                404, "model", f"There is no model {shown(name)}; there is {shown(service.name)}."
+            )
 
     @app.get("/v2")
     async def server() -> Response:
@@ -83,7 +90,9 @@ def _add_protocol(app: FastAPI, service: Service) -> None:
     async def model(name: str) -> Response:
         check(name)
         tensors = service.outputs.tensors(_classes(service))
-        return answer(infer_v2.metadata(name, [str(service.stream.version)], service.schema, tensors))
+        return answer(
+            infer_v2.metadata(name, [str(service.stream.version)], service.schema, tensors)
+        )
 
     @app.get("/v2/models/{name}/ready")
     async def model_ready(name: str) -> Response:
@@ -127,7 +136,9 @@ def _add_learn(app: FastAPI, service: Service) -> None:
         return answer({"waiting": await service.learn(asked, labels)})
 
 
-def _add_pages(app: FastAPI, service: Service, metrics: Metrics, history: History, learn: bool) -> None:
+def _add_pages(
+    app: FastAPI, service: Service, metrics: Metrics, history: History, learn: bool
+) -> None:
     projection = Projection(service.stream)
     one_at_a_time = asyncio.Lock()
 
@@ -138,7 +149,9 @@ def _add_pages(app: FastAPI, service: Service, metrics: Metrics, history: Histor
     @app.get("/docs", response_class=HTMLResponse)
     async def docs(request: Request) -> Response:
         base = str(request.base_url).rstrip("/")
-        return HTMLResponse(docs_page(service, learn, base, STYLE), headers={"Content-Security-Policy": _POLICY})
+        return HTMLResponse(
+            docs_page(service, learn, base, STYLE), headers={"Content-Security-Policy": _POLICY}
+        )
 
     @app.get("/live")
     async def lively() -> Response:

@@ -17,7 +17,11 @@ def parse(body: bytes) -> dict[str, Any]:
     except RecursionError:
         raise malformed("The body is nested too deeply.") from None
     except ValueError as error:  # no JSON, no UTF-8, or a whole number of thousands of digits
-        where = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
+        where = (
+            f" (line {error.lineno}, column {error.colno})"
+            if isinstance(error, json.JSONDecodeError)
+            else ""
+        )
         raise malformed(f"The body is not JSON{where}.") from None
     if not isinstance(content, dict):
         raise malformed("The body must be a JSON object.")

@@ -54,7 +54,9 @@ class History(Observer):
             return {
                 "now": self._clock(),
                 "length": LENGTH,
-                "seconds": [entry for entry in self._seconds if entry["time"] >= self._second - LENGTH],
+                "seconds": [
+                    entry for entry in self._seconds if entry["time"] >= self._second - LENGTH
+                ],
                 "drift": [{"time": moment, "score": score} for moment, score in self._looks],
                 "refreshes": list(self._refreshes),
             }
@@ -65,6 +67,10 @@ class History(Observer):
         if second == self._second:
             return
         if self._rows or self._latencies:
-            p50, p99 = np.percentile(self._latencies, [50, 99]).tolist() if self._latencies else (None, None)
+            p50, p99 = (
+                np.percentile(self._latencies, [50, 99]).tolist()
+                if self._latencies
+                else (None, None)
+            )
             self._seconds.append({"time": self._second, "rows": self._rows, "p50": p50, "p99": p99})
         self._second, self._rows, self._latencies = second, 0, []

@@ -35,7 +35,9 @@ class Inference:
     outputs: list[str] | None  # None: all of them
 
 
-def read_inference(content: dict[str, Any], schema: Schema, outputs: Sequence[Tensor], max_rows: int) -> Inference:
+def read_inference(
+    content: dict[str, Any], schema: Schema, outputs: Sequence[Tensor], max_rows: int
+) -> Inference:
     name = content.get("id")
     if name is not None and not isinstance(name, str):
         raise invalid("The id must be text.")
@@ -47,7 +49,9 @@ def read_inference(content: dict[str, Any], schema: Schema, outputs: Sequence[Te
     if not isinstance(inputs, list) or not all(isinstance(tensor, dict) for tensor in inputs):
         raise malformed('The body needs "inputs", a list of tensors.')
     columns, rows = _read_inputs(inputs, schema, max_rows)
-    return Inference(Asked(columns, rows, read_deadline((parameters or {}).get("deadline"))), name, wanted)
+    return Inference(
+        Asked(columns, rows, read_deadline((parameters or {}).get("deadline"))), name, wanted
+    )
 
 
 def _wanted(asked: Any, known: list[str]) -> list[str] | None:
@@ -64,7 +68,9 @@ def _wanted(asked: Any, known: list[str]) -> list[str] | None:
     return names
 
 
-def _read_inputs(inputs: list[dict[str, Any]], schema: Schema, max_rows: int) -> tuple[Columns, int]:
+def _read_inputs(
+    inputs: list[dict[str, Any]], schema: Schema, max_rows: int
+) -> tuple[Columns, int]:
     if len(inputs) == 1 and inputs[0].get("name") not in schema.names:
         return _read_table(inputs[0], schema, max_rows)
     tensors: dict[str, dict[str, Any]] = {}
@@ -84,9 +90,13 @@ def _read_inputs(inputs: list[dict[str, Any]], schema: Schema, max_rows: int) ->
         tensor = tensors[column.name]
         shape = _shape(tensor, column.name)
         if len(shape) == 2 and shape[1] != 1:
-            raise invalid(f"The input {shown(column.name)} must have the shape [rows] or [rows, 1].")
+            raise invalid(
+                f"The input {shown(column.name)} must have the shape [rows] or [rows, 1]."
+            )
         if rows is not None and shape[0] != rows:
-            raise invalid(f"The input {shown(column.name)} has {shape[0]} rows, the others have {rows}.")
+            raise invalid(
+                f"The input {shown(column.name)} has {shape[0]} rows, the others have {rows}."
+            )
         rows = shape[0]
         _check_rows(rows, max_rows)
         columns[column.name] = _column(column, tensor, _flat(tensor, shape, column.name))
@@ -102,10 +112,15 @@ def _read_table(tensor: dict[str, Any], schema: Schema, max_rows: int) -> tuple[
     shape = _shape(tensor, name)
     width = len(schema.columns)
     if len(shape) != 2 or shape[1] != width:
-        raise invalid(f"The input {shown(name)} is no column; a tensor of all columns has the shape [rows, {width}].")
+        raise invalid(
+            f"The input {shown(name)} is no column; a tensor of all columns has the shape [rows, {width}]."
+        )
     _check_rows(shape[0], max_rows)
     values = _flat(tensor, shape, name)
-    return {column.name: _column(column, tensor, values[i::width]) for i, column in enumerate(schema.columns)}, shape[0]
+    return {
+        column.name: _column(column, tensor, values[i::width])
+        for i, column in enumerate(schema.columns)
+    }, shape[0]
 
 
 def _check_rows(rows: int, max_rows: int) -> None:
@@ -117,7 +132,11 @@ def _check_rows(rows: int, max_rows: int) -> None:
 
 def _shape(tensor: dict[str, Any], name: str) -> list[int]:
     shape = tensor.get("shape")
-    if not isinstance(shape, list) or not all(type(n) is int and n >= 0 for n in shape) or len(shape) not in (1, 2):
+    if (
+        not isinstance(shape, list)
+        or not all(type(n) is int and n >= 0 for n in shape)
+        or len(shape) not in (1, 2)
+    ):
         raise invalid(f"The shape of input {shown(name)} must be [rows] or [rows, columns].")
     return shape
 
@@ -133,14 +152,18 @@ def _flat(tensor: dict[str, Any], shape: list[int], name: str) -> list[Any]:
         data = [value for row in data for value in row]
     count = shape[0] * (shape[1] if len(shape) == 2 else 1)
     if len(data) != count:
-        raise invalid(f"The input {shown(name)} has {len(data)} values, its shape {shape} says {count}.")
+        raise invalid(
+            f"The input {shown(name)} has {len(data)} values, its shape {shape} says {count}."
+        )
     return data
 
 
 def _column(column: Column, tensor: dict[str, Any], values: list[Any]) -> Any:
     datatype = tensor.get("datatype")
     if datatype not in DATATYPES:
-        raise invalid(f"The datatype {shown(datatype)} of column {shown(column.name)} is none of the protocol's.")
+        raise invalid(
+            f"The datatype {shown(datatype)} of column {shown(column.name)} is none of the protocol's."
+        )
     if datatype not in TAKEN[column.kind]:
         raise invalid(
             f"Column {shown(column.name)} takes tensors of type {_listed(TAKEN[column.kind])}, not {datatype}."
@@ -149,7 +172,9 @@ def _column(column: Column, tensor: dict[str, Any], values: list[Any]) -> Any:
         low, high = (0, 1) if column.kind == "boolean" else _range(datatype)
         for value in values:
             if value is not None and (type(value) is not int or not low <= value <= high):
-                raise invalid(f"Column {shown(column.name)} holds a value that is no {datatype} from {low} to {high}.")
+                raise invalid(
+                    f"Column {shown(column.name)} holds a value that is no {datatype} from {low} to {high}."
+                )
         if column.kind == "boolean":
             values = [None if value is None else bool(value) for value in values]
     return column.read(values)
@@ -157,18 +182,26 @@ def _column(column: Column, tensor: dict[str, Any], values: list[Any]) -> Any:
 
 def _range(datatype: str) -> tuple[int, int]:
     bits = WHOLE[datatype]
-    return (0, 2**bits - 1) if datatype.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return (
+        (0, 2**bits - 1) if datatype.startswith("U") else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    )
 
 
 def _listed(datatypes: Sequence[str]) -> str:
-    return datatypes[0] if len(datatypes) == 1 else f"{', '.join(datatypes[:-1])} or {datatypes[-1]}"
+    return (
+        datatypes[0] if len(datatypes) == 1 else f"{', '.join(datatypes[:-1])} or {datatypes[-1]}"
+    )
 
 
-def write_inference(model: str, asked: Inference, answers: Sequence[Answer], outputs: Outputs) -> dict[str, Any]:
+def write_inference(
+    model: str, asked: Inference, answers: Sequence[Answer], outputs: Outputs
+) -> dict[str, Any]:
     classes = answers[0].classes
     parameters: dict[str, Any] = {"plan_version": answers[0].version}
     if classes is not None:
-        parameters["classes"] = json.dumps(class_names(classes))  # a parameter is text, a number or a truth value
+        parameters["classes"] = json.dumps(
+            class_names(classes)
+        )  # a parameter is text, a number or a truth value
     found: dict[str, Any] = {"model_name": model, "model_version": str(answers[0].version)}
     if asked.id is not None:
         found["id"] = asked.id
@@ -186,14 +219,20 @@ def write_inference(model: str, asked: Inference, answers: Sequence[Answer], out
     return found
 
 
-def metadata(model: str, versions: list[str], schema: Schema, outputs: Sequence[Tensor]) -> dict[str, Any]:
+def metadata(
+    model: str, versions: list[str], schema: Schema, outputs: Sequence[Tensor]
+) -> dict[str, Any]:
     return {
         "name": model,
         "versions": versions,
         "platform": "crumb",
-        "inputs": [{"name": column.name, "datatype": USUAL[column.kind], "shape": [-1]} for column in schema.columns],
+        "inputs": [
+            {"name": column.name, "datatype": USUAL[column.kind], "shape": [-1]}
+            for column in schema.columns
+        ],
         "outputs": [
-            {"name": tensor.name, "datatype": tensor.datatype, "shape": [-1, *tensor.shape]} for tensor in outputs
+            {"name": tensor.name, "datatype": tensor.datatype, "shape": [-1, *tensor.shape]}
+            for tensor in outputs
         ],
     }
 
@@ -202,7 +241,12 @@ def example(schema: Schema) -> dict[str, Any]:
     return {
         "id": "1",
         "inputs": [
-            {"name": column.name, "datatype": USUAL[column.kind], "shape": [1], "data": [column.example]}
+            {
+                "name": column.name,
+                "datatype": USUAL[column.kind],
+                "shape": [1],
+                "data": [column.example],
+            }
             for column in schema.columns
         ],
     }
@@ -231,7 +275,11 @@ def request_schema() -> dict[str, Any]:
             "inputs": {"type": "array", "items": TENSOR, "minItems": 1},
             "outputs": {
                 "type": "array",
-                "items": {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+                "items": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string"}},
+                    "required": ["name"],
+                },
             },
         },
         "required": ["inputs"],

@@ -110,12 +110,16 @@ class Intake:
             return
         try:
             self._check_room(turn[0].rows)
-            futures = await asyncio.get_running_loop().run_in_executor(self._thread, self._encode, turn)
+            futures = await asyncio.get_running_loop().run_in_executor(
+                self._thread, self._encode, turn
+            )
         except Exception as error:
             if len(turn) == 1:
                 turn[0].failed(error)
                 return
-            for ticket in turn:  # one of them is at fault, or not all find room: the others must not suffer
+            for (
+                ticket
+            ) in turn:  # one of them is at fault, or not all find room: the others must not suffer
                 await self._submit([ticket])
             return
         start = 0

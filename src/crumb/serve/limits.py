@@ -17,7 +17,9 @@ from crumb.serve.refusal import Refusal, malformed
 
 Receive = Callable[[], Awaitable[Any]]
 HELD_BODIES = 32  # bodies of the largest size that may be in memory together
-PATIENCE = 2.0  # seconds in which a body that is too large may end, so that its sender reads the refusal
+PATIENCE = (
+    2.0  # seconds in which a body that is too large may end, so that its sender reads the refusal
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,9 @@ class Limits:
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must be at least 1, got {getattr(self, name)}.")
         if not 0 < self.deadline < math.inf:
-            raise InvalidInput(f"The deadline must be a positive number of seconds, got {self.deadline}.")
+            raise InvalidInput(
+                f"The deadline must be a positive number of seconds, got {self.deadline}."
+            )
         if self.token is not None and not self.token.strip():
             raise InvalidInput("The token is empty: give one, or leave the option out.")
 
@@ -41,7 +45,9 @@ class Limits:
         if self.token is None:
             return True
         scheme, _, given = authorization.partition(b" ")
-        equal = hmac.compare_digest(sha256(given.strip()).digest(), sha256(self.token.encode()).digest())
+        equal = hmac.compare_digest(
+            sha256(given.strip()).digest(), sha256(self.token.encode()).digest()
+        )
         return equal and scheme.lower() == b"bearer"
 
 
@@ -61,7 +67,9 @@ class BodyReader:
     async def read(self, headers: Headers, receive: Receive) -> bytes:
         kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise Refusal(415, "media_type", "The body must be JSON, with Content-Type: application/json.")
+            raise Refusal(
+                415, "media_type", "The body must be JSON, with Content-Type: application/json."
+            )
         if "inference-header-content-length" in headers:
             raise malformed("Binary tensors are not supported: send the data as JSON.")
         task = asyncio.ensure_future(self._collect(headers, receive))
@@ -72,7 +80,11 @@ class BodyReader:
                 return task.result()
             if task.done():
                 raise leaving()
-            raise Refusal(408, "slow_body", f"The body did not arrive within {self._limits.deadline:g} seconds.")
+            raise Refusal(
+                408,
+                "slow_body",
+                f"The body did not arrive within {self._limits.deadline:g} seconds.",
+            )
         finally:
             task.cancel()
             self._reading.discard(task)
@@ -86,7 +98,9 @@ class BodyReader:
         most = self._limits.max_bytes
         declared = headers.get("content-length", "")
         if declared.isdecimal() and int(declared) > most:
-            if headers.get("expect", "").lower() != "100-continue":  # else the body has not been sent
+            if (
+                headers.get("expect", "").lower() != "100-continue"
+            ):  # else the body has not been sent
                 await _discard(receive, 4 * most)
             raise self._too_large()
         pieces: list[bytes] = []
@@ -104,14 +118,21 @@ class BodyReader:
                     await _discard(receive, 4 * most)
                     raise self._too_large()
                 if self._held > self._most:
-                    raise Refusal(503, "full", "Too many large requests at once: try again later.", retry_after=1)
+                    raise Refusal(
+                        503,
+                        "full",
+                        "Too many large requests at once: try again later.",
+                        retry_after=1,
+                    )
                 if not message.get("more_body"):
                     return b"".join(pieces)
         finally:
             self._held -= size
 
     def _too_large(self) -> Refusal:
-        return Refusal(413, "too_many_bytes", f"The body is larger than {self._limits.max_bytes:,} bytes.")
+        return Refusal(
+            413, "too_many_bytes", f"The body is larger than {self._limits.max_bytes:,} bytes."
+        )
 
 
 async def _discard(receive: Receive, most: int) -> None:
@@ -130,4 +151,6 @@ async def _discard(receive: Receive, most: int) -> None:
 
 
 def leaving() -> Refusal:
-    return Refusal(503, "draining", "The service is shutting down and takes no more requests.", retry_after=1)
+    return Refusal(
+        503, "draining", "The service is shutting down and takes no more requests.", retry_after=1
+    )

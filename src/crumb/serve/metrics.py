@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -24,31 +31,63 @@ class Metrics(Observer):
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.requests = Counter(
-            "crumb_requests", "Requests, by route and status.", ["route", "status"], registry=registry
+            "crumb_requests",
+            "Requests, by route and status.",
+            ["route", "status"],
+            registry=registry,
         )
         self.errors = Counter(
-            "crumb_errors", "Requests without a prediction, by reason.", ["reason"], registry=registry
+            "crumb_errors",
+            "Requests without a prediction, by reason.",
+            ["reason"],
+            registry=registry,
         )
         self.request_seconds = Histogram(
-            "crumb_request_seconds", "From the first byte to the answer.", ["route"], buckets=SECONDS, registry=registry
+            "crumb_request_seconds",
+            "From the first byte to the answer.",
+            ["route"],
+            buckets=SECONDS,
+            registry=registry,
         )
         self.wait_seconds = Histogram(
-            "crumb_wait_seconds", "Of a row, from its coming to its answer.", buckets=SECONDS, registry=registry
+            "crumb_wait_seconds",
+            "Of a row, from its coming to its answer.",
+            buckets=SECONDS,
+            registry=registry,
         )
-        self.pass_seconds = Histogram("crumb_pass_seconds", "Of a pass.", buckets=SECONDS, registry=registry)
-        self.pass_rows = Histogram("crumb_pass_rows", "Rows that share a pass.", buckets=ROWS, registry=registry)
-        self.pass_failures = Counter("crumb_pass_failures", "Passes that failed.", registry=registry)
-        self.refreshes = Counter("crumb_refreshes", "Plans that took the place of another.", registry=registry)
-        self.refresh_failures = Counter("crumb_refresh_failures", "Plans that could not be made.", registry=registry)
+        self.pass_seconds = Histogram(
+            "crumb_pass_seconds", "Of a pass.", buckets=SECONDS, registry=registry
+        )
+        self.pass_rows = Histogram(
+            "crumb_pass_rows", "Rows that share a pass.", buckets=ROWS, registry=registry
+        )
+        self.pass_failures = Counter(
+            "crumb_pass_failures", "Passes that failed.", registry=registry
+        )
+        self.refreshes = Counter(
+            "crumb_refreshes", "Plans that took the place of another.", registry=registry
+        )
+        self.refresh_failures = Counter(
+            "crumb_refresh_failures", "Plans that could not be made.", registry=registry
+        )
         self.refresh_seconds = Histogram(
-            "crumb_refresh_seconds", "What a new plan took.", buckets=(*SECONDS, 60.0, 300.0), registry=registry
+            "crumb_refresh_seconds",
+            "What a new plan took.",
+            buckets=(*SECONDS, 60.0, 300.0),
+            registry=registry,
         )
         self.drift_score = Gauge(
-            "crumb_drift_score", "The last look: above 1 the queries have left the plan.", registry=registry
+            "crumb_drift_score",
+            "The last look: above 1 the queries have left the plan.",
+            registry=registry,
         )
         self.drift_looks = Counter("crumb_drift_looks", "Looks for drift.", registry=registry)
-        self.snapshots = Counter("crumb_snapshots", "Snapshots, by outcome.", ["outcome"], registry=registry)
-        self.snapshot_time = Gauge("crumb_snapshot_timestamp_seconds", "Of the last snapshot.", registry=registry)
+        self.snapshots = Counter(
+            "crumb_snapshots", "Snapshots, by outcome.", ["outcome"], registry=registry
+        )
+        self.snapshot_time = Gauge(
+            "crumb_snapshot_timestamp_seconds", "Of the last snapshot.", registry=registry
+        )
         for outcome in ("written", "failed"):
             self.snapshots.labels(outcome)  # 0 is an answer too
 
@@ -89,16 +128,24 @@ class Gauges(Collector):
 
     def collect(self) -> Iterable[Any]:
         stats = self._service.stream.stats()
-        rows = CounterMetricFamily("crumb_rows", "Rows, by outcome; restarts included.", labels=["outcome"])
+        rows = CounterMetricFamily(
+            "crumb_rows", "Rows, by outcome; restarts included.", labels=["outcome"]
+        )
         for outcome in ("accepted", "answered", "failed", "cancelled", "refused"):
             rows.add_metric([outcome], getattr(stats, outcome))
         yield rows
-        fill = GaugeMetricFamily("crumb_buffer_rows", "Rows in the buffer of a cluster.", labels=["cluster"])
+        fill = GaugeMetricFamily(
+            "crumb_buffer_rows", "Rows in the buffer of a cluster.", labels=["cluster"]
+        )
         for cluster in range(self._service.stream.plan.n_clusters):
             fill.add_metric([str(cluster)], stats.fill.get(cluster, 0))
         yield fill
         for name, text, value in (
-            ("crumb_queue_rows", "Rows accepted and not answered, in buffers and in a pass.", stats.pending),
+            (
+                "crumb_queue_rows",
+                "Rows accepted and not answered, in buffers and in a pass.",
+                stats.pending,
+            ),
             ("crumb_intake_rows", "Rows read and not yet encoded.", self._service.intake.rows),
             ("crumb_requests_active", "Requests that wait for their answer.", self._service.active),
             ("crumb_plan_version", "Of the plan that answers.", stats.version),

@@ -33,7 +33,9 @@ def describe(service: Service, learn: bool) -> dict[str, Any]:
         "/v2": _get("What this server is", ("name", "version", "extensions")),
         "/v2/health/live": _get("Whether the process lives", ("live",)),
         "/v2/health/ready": _get("Whether requests are taken", ("ready",), 503),
-        "/v2/models/{name}": _get("Inputs and outputs of the model", ("name", "inputs", "outputs"), 404),
+        "/v2/models/{name}": _get(
+            "Inputs and outputs of the model", ("name", "inputs", "outputs"), 404
+        ),
         "/v2/models/{name}/ready": _get("Whether the model answers", ("name", "ready"), 404, 503),
         "/v2/models/{name}/infer": _post(
             "Predict (Open Inference Protocol v2)",
@@ -56,7 +58,11 @@ def describe(service: Service, learn: bool) -> dict[str, Any]:
         paths["/learn"] = _post(
             "Labelled rows for the next refresh",
             learn_schema(service, classes),
-            {"type": "object", "properties": {"waiting": {"type": "integer"}}, "required": ["waiting"]},
+            {
+                "type": "object",
+                "properties": {"waiting": {"type": "integer"}},
+                "required": ["waiting"],
+            },
             {"records": [record], "labels": label.tolist() or [0.0]},
         )
     for path, operations in paths.items():
@@ -76,7 +82,9 @@ def describe(service: Service, learn: bool) -> dict[str, Any]:
         "paths": paths,
     }
     if service.limits.token is not None:
-        described["components"] = {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}}
+        described["components"] = {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}
+        }
         described["security"] = [{"token": []}]
     return described
 
@@ -98,7 +106,10 @@ def _get(summary: str, keys: tuple[str, ...], *errors: int) -> dict[str, Any]:
 
 def _text(summary: str) -> dict[str, Any]:
     responses = _responses({}, 401)
-    responses["200"] = {"description": "Answer.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    responses["200"] = {
+        "description": "Answer.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
     return {"get": {"summary": summary, "responses": responses}}
 
 
@@ -117,7 +128,10 @@ def _post(summary: str, asks: Any, answers: Any, example: Any, *errors: int) -> 
 def _responses(schema: dict[str, Any], *errors: int) -> dict[str, Any]:
     found = {"200": {"description": "Answer.", "content": {"application/json": {"schema": schema}}}}
     for status in errors:
-        found[str(status)] = {"description": SAID[status], "content": {"application/json": {"schema": ERROR}}}
+        found[str(status)] = {
+            "description": SAID[status],
+            "content": {"application/json": {"schema": ERROR}},
+        }
     return found
 
 

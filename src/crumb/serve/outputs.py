@@ -10,7 +10,12 @@ import numpy as np
 
 from crumb.online import Answer, CrumbOnline
 
-DATATYPES = {"b": "BOOL", "i": "INT64", "u": "INT64", "f": "FP64"}  # by numpy's kind; anything else is text
+DATATYPES = {
+    "b": "BOOL",
+    "i": "INT64",
+    "u": "INT64",
+    "f": "FP64",
+}  # by numpy's kind; anything else is text
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,11 @@ class Outputs:
         if classes is None:
             return [Tensor("prediction", "FP64", ())]
         label = Tensor("label", DATATYPES.get(classes.dtype.kind, "BYTES"), ())
-        return [label] if self.kind == "label" else [label, Tensor("probabilities", "FP64", (len(classes),))]
+        return (
+            [label]
+            if self.kind == "label"
+            else [label, Tensor("probabilities", "FP64", (len(classes),))]
+        )
 
     def values(self, tensor: str, answers: Sequence[Answer]) -> list[Any]:
         """The values of one output, row after row, flat."""
@@ -50,12 +59,19 @@ class Outputs:
     def record(self, answer: Answer) -> dict[str, Any]:
         """One answer in plain JSON."""
         if self.kind == "quantiles":
-            return {"quantiles": {f"{level:g}": float(v) for level, v in zip(self.levels, answer.value, strict=True)}}
+            return {
+                "quantiles": {
+                    f"{level:g}": float(v)
+                    for level, v in zip(self.levels, answer.value, strict=True)
+                }
+            }
         if answer.classes is None:
             return {"prediction": float(answer.value)}
         found: dict[str, Any] = {"label": _label(answer, self.kind)}
         if self.kind == "proba":
-            found["probabilities"] = dict(zip(class_names(answer.classes), answer.value.tolist(), strict=True))
+            found["probabilities"] = dict(
+                zip(class_names(answer.classes), answer.value.tolist(), strict=True)
+            )
         return found
 
     def json_schema(self, classes: np.ndarray | None) -> dict[str, Any]:
@@ -75,7 +91,10 @@ class Outputs:
 
 def class_names(classes: np.ndarray) -> list[str]:
     """Classes as keys of a JSON object: true and false as JSON writes them."""
-    return [str(label).lower() if classes.dtype.kind == "b" else str(label) for label in classes.tolist()]
+    return [
+        str(label).lower() if classes.dtype.kind == "b" else str(label)
+        for label in classes.tolist()
+    ]
 
 
 def _label(answer: Answer, kind: str) -> Any:

@@ -61,7 +61,12 @@ def request_schema(schema: Schema, max_rows: int) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {
-            "records": {"type": "array", "items": schema.json_schema(), "minItems": 1, "maxItems": max_rows},
+            "records": {
+                "type": "array",
+                "items": schema.json_schema(),
+                "minItems": 1,
+                "maxItems": max_rows,
+            },
             "deadline": {
                 "type": ["number", "null"],
                 "exclusiveMinimum": 0,

@@ -30,16 +30,25 @@ class Projection:
 
     def _project(self) -> dict[str, Any]:
         stream = self._stream
-        accepted = stream.stats().accepted  # until queries have come the window holds rows of the pool
+        accepted = (
+            stream.stats().accepted
+        )  # until queries have come the window holds rows of the pool
         with stream._changed:
             version, pieces = stream._version, stream._window.pieces()
             count = min(QUERIES, len(stream._window), accepted)
         plan = version.plan
-        view = {"version": version.number, "centroids": _rounded(self._flat(version, plan.centroids))}
+        view = {
+            "version": version.number,
+            "centroids": _rounded(self._flat(version, plan.centroids)),
+        }
         if not count:
             return {**view, "queries": [], "clusters": []}
         points = version.encode(latest(pieces, count))[1]
-        return {**view, "queries": _rounded(self._flat(version, points)), "clusters": plan.route(points).tolist()}
+        return {
+            **view,
+            "queries": _rounded(self._flat(version, points)),
+            "clusters": plan.route(points).tolist(),
+        }
 
     def _flat(self, version: PlanVersion, points: np.ndarray) -> np.ndarray:
         if self._axes is None or self._axes[0] is not version.estimator:
@@ -51,12 +60,18 @@ class Projection:
 def principal_axes(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Centre and two directions (2, d); the same for the same pool."""
     rng = np.random.default_rng(0)
-    chosen = points if len(points) <= SAMPLE else points[np.sort(rng.choice(len(points), SAMPLE, replace=False))]
+    chosen = (
+        points
+        if len(points) <= SAMPLE
+        else points[np.sort(rng.choice(len(points), SAMPLE, replace=False))]
+    )
     centre = chosen.mean(axis=0)
     directions = np.linalg.svd(chosen - centre, full_matrices=False)[2][:2]
     largest = np.abs(directions).argmax(axis=1)
     directions = directions * np.sign(directions[np.arange(len(directions)), largest])[:, None]
-    missing = np.zeros((2 - len(directions), points.shape[1]))  # a table of one column has one direction
+    missing = np.zeros(
+        (2 - len(directions), points.shape[1])
+    )  # a table of one column has one direction
     return centre, np.concatenate([directions, missing])
 
 

@@ -8,7 +8,12 @@ class Refusal(Exception):
 
     def __init__(self, status: int, reason: str, message: str, retry_after: int | None = None):
         super().__init__(message)
-        self.status, self.reason, self.message, self.retry_after = status, reason, message, retry_after
+        self.status, self.reason, self.message, self.retry_after = (
+            status,
+            reason,
+            message,
+            retry_after,
+        )
 
 
 def malformed(message: str) -> Refusal:
@@ -20,7 +25,9 @@ def invalid(message: str) -> Refusal:
 
 
 def too_many_rows(rows: int, most: int) -> Refusal:
-    return Refusal(413, "too_many_rows", f"The request has {rows:,} rows, at most {most:,} are taken at once.")
+    return Refusal(
+        413, "too_many_rows", f"The request has {rows:,} rows, at most {most:,} are taken at once."
+    )
 
 
 def shown(name: object, limit: int = 60) -> str:

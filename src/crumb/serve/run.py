@@ -66,7 +66,9 @@ class Several(Observer):
 
 
 def run_service(
-    make_stream: Callable[[Observer], tuple[CrumbOnline, Schema]], bound: socket.socket, options: Options
+    make_stream: Callable[[Observer], tuple[CrumbOnline, Schema]],
+    bound: socket.socket,
+    options: Options,
 ) -> None:
     """Serve until SIGTERM; the last snapshot is written when everything accepted is answered."""
     many_files()
@@ -86,7 +88,10 @@ def run_service(
                 archive.keep()
             snapshots = Snapshots(stream, options.state, metrics)
             snapshots.write()
-        timers = [Timer(options.drift_every, Looks(stream), "crumb-drift"), Timer(TRIM_EVERY, trim, "crumb-memory")]
+        timers = [
+            Timer(options.drift_every, Looks(stream), "crumb-drift"),
+            Timer(TRIM_EVERY, trim, "crumb-memory"),
+        ]
         if snapshots is not None:
             timers.append(Timer(options.snapshot_every, snapshots.write, "crumb-snapshots"))
         keep = None if snapshots is None else snapshots.keep

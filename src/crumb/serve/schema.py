@@ -13,9 +13,11 @@ import pandas as pd
 
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.serve.refusal import Refusal, invalid, shown
-from crumb.table import Rows
+from crumb.table.encoder import Rows
 
-Columns = dict[str, np.ndarray]  # what requests hold, by column: arrays that can be put behind each other
+Columns = dict[
+    str, np.ndarray
+]  # what requests hold, by column: arrays that can be put behind each other
 
 JSON_TYPES: dict[str, dict[str, Any]] = {
     "number": {"type": "number"},
@@ -31,7 +33,12 @@ PYTHON_TYPES: dict[str, set[type]] = {
     "datetime": {str},
     "any": {int, float, bool, str, type(None)},
 }
-WORDS = {"number": "a number", "boolean": "true or false", "text": "text", "datetime": "a date and time as text"}
+WORDS = {
+    "number": "a number",
+    "boolean": "true or false",
+    "text": "text",
+    "datetime": "a date and time as text",
+}
 FREQUENT = 5  # a text that fewer rows hold may name someone: it is no example
 DIGITS = 4  # of a number in an example
 
@@ -39,7 +46,9 @@ DIGITS = 4  # of a number in an example
 @dataclass(frozen=True)
 class Column:
     name: str
-    kind: str  # "number", "boolean", "text", "datetime"; "any" where the training table says nothing
+    kind: (
+        str  # "number", "boolean", "text", "datetime"; "any" where the training table says nothing
+    )
     missing: bool  # whether null is allowed
     example: Any
 
@@ -59,7 +68,9 @@ class Column:
         if self.kind == "text":
             return self._texts(values)
         if self.kind == "datetime":
-            return np.array([self._moment(i, value) for i, value in enumerate(values)], dtype="datetime64[us]")
+            return np.array(
+                [self._moment(i, value) for i, value in enumerate(values)], dtype="datetime64[us]"
+            )
         return np.full(len(values), np.nan)
 
     def _types(self) -> set[type]:
@@ -67,17 +78,25 @@ class Column:
 
     def _wrong(self, values: Sequence[Any]) -> Refusal:
         allowed = self._types()
-        place, value = next((i, value) for i, value in enumerate(values) if type(value) not in allowed)
+        place, value = next(
+            (i, value) for i, value in enumerate(values) if type(value) not in allowed
+        )
         if value is None:
-            return invalid(f"Column {shown(self.name)} is missing in row {place}, but never was in the training table.")
+            return invalid(
+                f"Column {shown(self.name)} is missing in row {place}, but never was in the training table."
+            )
         expected = WORDS.get(self.kind, "a number, text, true, false or null")
-        return invalid(f"Column {shown(self.name)} holds {expected}, row {place} has {_json_type(value)}.")
+        return invalid(
+            f"Column {shown(self.name)} holds {expected}, row {place} has {_json_type(value)}."
+        )
 
     def _texts(self, values: Sequence[Any]) -> np.ndarray:
         try:
             "".join(value for value in values if value is not None).encode()
         except UnicodeEncodeError:
-            raise invalid(f"Column {shown(self.name)} holds half of a surrogate pair, which is no text.") from None
+            raise invalid(
+                f"Column {shown(self.name)} holds half of a surrogate pair, which is no text."
+            ) from None
         found = np.empty(len(values), dtype=object)
         found[:] = [np.nan if value is None else value for value in values]
         return found
@@ -86,7 +105,9 @@ class Column:
         if value is None:
             return np.datetime64("NaT")
         try:
-            moment = datetime.fromisoformat(value[:-1] + "+00:00" if value[-1:] in ("Z", "z") else value)
+            moment = datetime.fromisoformat(
+                value[:-1] + "+00:00" if value[-1:] in ("Z", "z") else value
+            )
             if moment.tzinfo is not None:
                 moment = moment.astimezone(timezone.utc).replace(tzinfo=None)
         except (ValueError, OverflowError):
@@ -108,9 +129,13 @@ class Schema:
         frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
         names = [str(name) for name in frame.columns]
         if len(set(names)) < len(names):
-            raise InvalidInput("Two columns have the same name when written as text: rename one of them.")
+            raise InvalidInput(
+                "Two columns have the same name when written as text: rename one of them."
+            )
         columns = [frame.iloc[:, i] for i in range(frame.shape[1])]
-        return cls(tuple(_column(n, c, allow_missing) for n, c in zip(names, columns, strict=True)), named)
+        return cls(
+            tuple(_column(n, c, allow_missing) for n, c in zip(names, columns, strict=True)), named
+        )
 
     @property
     def names(self) -> list[str]:
@@ -141,14 +166,21 @@ class Schema:
                 raise invalid(f"Record {place} must be an object of column names and values.")
             if len(record) != width or not names.issuperset(record):
                 raise self._wrong_names(place, record)
-        return {column.name: column.read([record[column.name] for record in records]) for column in self.columns}
+        return {
+            column.name: column.read([record[column.name] for record in records])
+            for column in self.columns
+        }
 
     def _wrong_names(self, place: int, record: dict[str, Any]) -> Refusal:
         unknown = [name for name in record if name not in set(self.names)]
         if unknown:
-            return invalid(f"Record {place} has {shown(unknown[0])}, which is no column of the training table.")
+            return invalid(
+                f"Record {place} has {shown(unknown[0])}, which is no column of the training table."
+            )
         missing = next(name for name in self.names if name not in record)
-        return invalid(f"Record {place} has no value for column {shown(missing)}; null stands for a missing one.")
+        return invalid(
+            f"Record {place} has no value for column {shown(missing)}; null stands for a missing one."
+        )
 
     def row(self, columns: Columns) -> Any:
         """A request of one row, as ``CrumbOnline.submit`` takes it."""
@@ -158,7 +190,9 @@ class Schema:
     def table(self, pieces: Sequence[Columns], names: Sequence[Any]) -> Rows:
         """Requests below each other as one table for the stream; ``names`` are those of the pool's columns."""
         joined = [
-            np.concatenate([piece[name] for piece in pieces]) if len(pieces) > 1 else pieces[0][name]
+            np.concatenate([piece[name] for piece in pieces])
+            if len(pieces) > 1
+            else pieces[0][name]
             for name in self.names
         ]
         if not self.named:
@@ -166,7 +200,9 @@ class Schema:
         return pd.DataFrame(dict(zip(names, joined, strict=True)))
 
     def to_json(self) -> str:
-        return json.dumps({"columns": [asdict(column) for column in self.columns], "named": self.named}, indent=1)
+        return json.dumps(
+            {"columns": [asdict(column) for column in self.columns], "named": self.named}, indent=1
+        )
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
@@ -174,7 +210,9 @@ class Schema:
             content = json.loads(text)
             return cls(tuple(Column(**column) for column in content["columns"]), content["named"])
         except (ValueError, KeyError, TypeError) as error:
-            raise PlanMismatch("The description of the columns beside the snapshot is damaged.") from error
+            raise PlanMismatch(
+                "The description of the columns beside the snapshot is damaged."
+            ) from error
 
 
 def _json_type(value: Any) -> str:
@@ -210,7 +248,9 @@ def _kind(present: pd.Series) -> str:
     if not len(present):
         return "any"
     if isinstance(present.dtype, pd.CategoricalDtype):
-        return "number" if present.cat.categories.inferred_type in ("integer", "floating") else "text"
+        return (
+            "number" if present.cat.categories.inferred_type in ("integer", "floating") else "text"
+        )
     if types.is_bool_dtype(present.dtype):
         return "boolean"
     if types.is_numeric_dtype(present.dtype) or types.is_timedelta64_dtype(present.dtype):
@@ -218,8 +258,15 @@ def _kind(present: pd.Series) -> str:
     if types.is_datetime64_any_dtype(present.dtype) or isinstance(present.dtype, pd.PeriodDtype):
         return "datetime"
     inferred = types.infer_dtype(present, skipna=True)
-    known = {"boolean": "boolean", "integer": "number", "floating": "number", "mixed-integer-float": "number"}
-    known |= dict.fromkeys(("decimal",), "number") | dict.fromkeys(("date", "datetime", "datetime64"), "datetime")
+    known = {
+        "boolean": "boolean",
+        "integer": "number",
+        "floating": "number",
+        "mixed-integer-float": "number",
+    }
+    known |= dict.fromkeys(("decimal",), "number") | dict.fromkeys(
+        ("date", "datetime", "datetime64"), "datetime"
+    )
     return known.get(inferred, "text")
 
 
@@ -231,7 +278,8 @@ def _example(present: pd.Series, kind: str) -> Any:
         return bool(present.mode().iloc[0])
     if kind == "datetime":
         moments = pd.to_datetime(
-            present.dt.to_timestamp() if isinstance(present.dtype, pd.PeriodDtype) else present, utc=True
+            present.dt.to_timestamp() if isinstance(present.dtype, pd.PeriodDtype) else present,
+            utc=True,
         )
         return moments.median().strftime("%Y-%m-%dT00:00:00Z")
     if kind == "text" or isinstance(present.dtype, pd.CategoricalDtype):
@@ -245,5 +293,7 @@ def _example(present: pd.Series, kind: str) -> Any:
     if pd.api.types.is_timedelta64_dtype(present.dtype):
         present = present / pd.Timedelta(days=1)
     numbers = present.to_numpy(dtype=np.float64)
-    middle = float(f"{np.median(numbers[np.isfinite(numbers)]) if np.isfinite(numbers).any() else 0.0:.{DIGITS}g}")
+    middle = float(
+        f"{np.median(numbers[np.isfinite(numbers)]) if np.isfinite(numbers).any() else 0.0:.{DIGITS}g}"
+    )
     return int(middle) if (numbers % 1 == 0).all() and middle.is_integer() else middle

@@ -67,7 +67,9 @@ class Service:
             gone: asyncio.Future[Any] = asyncio.ensure_future(_disconnected(request))
             try:
                 left = max(0.0, seconds - (time.monotonic() - came))
-                await asyncio.wait([ticket.done, gone], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(
+                    [ticket.done, gone], timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
                 if ticket.done.done():
                     return ticket.done.result()
                 if gone.done():
@@ -86,13 +88,17 @@ class Service:
     def _refusal(self, error: BaseException) -> Refusal:
         """What a client hears of an error in the stream."""
         if isinstance(error, StreamFull):
-            return Refusal(503, "full", str(error), retry_after=max(1, math.ceil(self.stream._buffers.timeout)))
+            return Refusal(
+                503, "full", str(error), retry_after=max(1, math.ceil(self.stream._buffers.timeout))
+            )
         if isinstance(error, StreamClosed):
             return leaving()
         if isinstance(error, InvalidInput):
             return invalid(str(error))
         event("rows were not answered", logging.ERROR, **where(error))  # out of memory, most likely
-        message = f"The model could not answer these rows ({type(error).__name__}): try again later."
+        message = (
+            f"The model could not answer these rows ({type(error).__name__}): try again later."
+        )
         return Refusal(503, "pass_failed", message, retry_after=1)
 
     async def learn(self, asked: Asked, labels: list[Any]) -> int:
@@ -118,7 +124,12 @@ class Service:
         names = self.stream.estimator._encoder.columns_
         self.stream.learn(self.schema.table([asked.columns], names), labels)
         if self._keep is not None and not self._keep():
-            raise Refusal(503, "disk", "The rows could not be written to disk: try again later.", retry_after=60)
+            raise Refusal(
+                503,
+                "disk",
+                "The rows could not be written to disk: try again later.",
+                retry_after=60,
+            )
 
     def _check_open(self) -> None:
         if self.draining:
@@ -129,7 +140,9 @@ class Service:
         self.draining = True
         self.bodies.stop()
         while self.active:
-            self.stream.flush(wait_for_answers=False)  # again and again: rows may be on their way from the intake
+            self.stream.flush(
+                wait_for_answers=False
+            )  # again and again: rows may be on their way from the intake
             await asyncio.sleep(0.02)
 
 

@@ -44,12 +44,18 @@ class Snapshots:
             except Exception as error:  # a full disk must not end the service
                 self._metrics.snapshots.labels("failed").inc()
                 number = {"errno": error.errno} if isinstance(error, OSError) else {}
-                event("snapshot failed, the last one stays", logging.ERROR, **number, **where(error))
+                event(
+                    "snapshot failed, the last one stays", logging.ERROR, **number, **where(error)
+                )
                 return False
             self._saved = state
             self._metrics.snapshots.labels("written").inc()
             self._metrics.snapshot_time.set_to_current_time()
-            event("snapshot written", version=stats.version, seconds=round(time.monotonic() - started, 3))
+            event(
+                "snapshot written",
+                version=stats.version,
+                seconds=round(time.monotonic() - started, 3),
+            )
             return True
 
 
@@ -84,7 +90,9 @@ def write_schema(folder: Path, schema: Schema) -> None:
 def restore(folder: Path, observer: Observer, allow_missing: bool) -> tuple[CrumbOnline, Schema]:
     """The stream that a snapshot holds, and its columns; a snapshot of the library's has them in its pool only."""
     if not has_snapshot(folder):
-        raise InvalidInput(f"There is no snapshot in {folder}: start with --train and --target once.")
+        raise InvalidInput(
+            f"There is no snapshot in {folder}: start with --train and --target once."
+        )
     stream = CrumbOnline.load(folder / STREAM, observer=observer)
     if (folder / SCHEMA).exists():
         return stream, Schema.from_json((folder / SCHEMA).read_text())

@@ -18,7 +18,11 @@ Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-OPEN = ("/", "/v2/health/live", "/v2/health/ready")  # without a token: the page asks for it, and holds no data itself
+OPEN = (
+    "/",
+    "/v2/health/live",
+    "/v2/health/ready",
+)  # without a token: the page asks for it, and holds no data itself
 GONE = 499  # the client closed the connection before the answer; no client ever sees this number
 
 
@@ -48,7 +52,9 @@ class Watch:
             else:
                 told["reason"] = "token"
                 refused = answer(
-                    {"error": "A valid bearer token is needed."}, 401, {"WWW-Authenticate": 'Bearer realm="crumb"'}
+                    {"error": "A valid bearer token is needed."},
+                    401,
+                    {"WWW-Authenticate": 'Bearer realm="crumb"'},
                 )
                 await refused(scope, receive, sending)
         except Exception as error:  # the answer 500 has gone out
@@ -76,4 +82,12 @@ class Watch:
         quiet = scope["method"] == "GET" and status < 400
         level = logging.DEBUG if quiet else logging.INFO
         method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
-        event("request", level, method=method, route=route, status=status, seconds=round(seconds, 4), **fields)
+        event(
+            "request",
+            level,
+            method=method,
+            route=route,
+            status=status,
+            seconds=round(seconds, 4),
+            **fields,
+        )
