@@ -23,6 +23,7 @@ from crumb.herding.cost import Load, affordable_values
 from crumb.infer import Pool, infer, take
 from crumb.pfn import Backend, Output
 from crumb.planning import PlanSettings
+from crumb.rng import generator
 from crumb.selection import KNN, MMD
 
 LADDER = (
@@ -212,7 +213,7 @@ def measure(backend: Backend, pool: Pool, queries: int, seed: int) -> PassCost:
     """Time two sizes of passes with rows of the pool in the place of queries."""
     columns, together = pool.rows.shape[1], 1 if backend.settings.device == "cpu" else TOGETHER
     asked = max(1, min(MOST_ASKED, queries // 20))
-    rng, output = np.random.default_rng(seed), Output(backend.outputs[0])
+    rng, output = generator(seed, "budget"), Output(backend.outputs[0])
 
     def run(rows: int) -> None:
         contexts = [

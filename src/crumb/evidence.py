@@ -7,8 +7,8 @@ from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
 
 from crumb.herding.kernel import Rbf
+from crumb.rng import generator
 from crumb.selection import Problem, Selection
-from crumb.selection.base import stream
 
 EVIDENCE_VALUES = (
     500_000_000  # kernel values spent on traces that the strategy did not leave itself
@@ -53,7 +53,7 @@ def support_rows(rows: int, seed: int) -> np.ndarray:
     """The pool rows against which queries are held, by number."""
     if rows <= SUPPORT_ROWS:
         return np.arange(rows)
-    return stream(seed, "support").choice(rows, SUPPORT_ROWS, replace=False)
+    return generator(seed, "support").choice(rows, SUPPORT_ROWS, replace=False)
 
 
 def measure_support(

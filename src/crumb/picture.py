@@ -14,6 +14,7 @@ import numpy as np
 
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
+from crumb.rng import generator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,7 +145,7 @@ class Plane:
     def __call__(self, points: np.ndarray) -> np.ndarray:
         at = (points - self.centre) @ self.directions
         if self.is_line:
-            at[:, 1] = np.random.default_rng(0).uniform(
+            at[:, 1] = generator(0, "picture").uniform(
                 -1, 1, len(at)
             )  # points on a line would hide each other
         return at
@@ -253,7 +254,7 @@ def _sample(size: int, limit: int) -> np.ndarray:
     """Row numbers, at most ``limit`` of them; the same ones every time."""
     if size <= limit:
         return np.arange(size)
-    return np.random.default_rng(0).choice(size, limit, replace=False)
+    return generator(0, "picture").choice(size, limit, replace=False)
 
 
 def _dots(

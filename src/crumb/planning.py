@@ -28,6 +28,7 @@ from crumb.options import (
 from crumb.parallel import block_threads, resolve_jobs
 from crumb.plan import Plan
 from crumb.progress import progress_bar
+from crumb.rng import generator
 from crumb.selection import MMD, Problem, Selection, Strategy, resolve_strategy
 from crumb.selection.clustering import value_order
 from crumb.selection.rare_classes import keep_rare_classes
@@ -180,7 +181,7 @@ def plan_settings(
     )
     sigma = check_bandwidth(bandwidth)
     if isinstance(sigma, str):
-        sigma = median_factor(sigma) * median_bandwidth(pool, np.random.default_rng([seed, 0]))
+        sigma = median_factor(sigma) * median_bandwidth(pool, generator(seed, "bandwidth"))
     resolve_kernel(kernel, rff_dim, herd_batch, sigma)
     resolve_jobs(n_jobs)
     if n_clusters is None:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crumb.draws import random_numbers
 from crumb.herding import neighbours
 from crumb.herding.neighbours import Neighbours, asking, below, nearest_each
 from crumb.parallel import block_threads
+from crumb.rng import row_numbers
 
 
 def brute_force(points, queries):
@@ -74,7 +74,7 @@ def test_of_large_pools_a_random_share_is_looked_at(monkeypatch):
     points, queries = rng.normal(size=(3_000, 4)), rng.normal(size=(10, 4))
     monkeypatch.setattr(neighbours, "PAIRS", 3_000)
     (rows,) = Neighbours(points, queries, np.zeros(10, dtype=int), 100, 5)([0], 400)
-    assert (random_numbers(rows, 5) < 0.1).all()
+    assert (row_numbers(rows, 5, "neighbours") < 0.1).all()
     assert len(rows) > 150
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crumb.draws import random_numbers
 from crumb.herding.neighbours import below
 from crumb.herding.strata import STRATA
+from crumb.rng import row_numbers
 from crumb.scale import rules, shortlist
 from crumb.scale.closeness import Distance
 from crumb.scale.look import Look
@@ -19,7 +19,7 @@ from crumb.scale.shortlist import Shortlist
 
 
 def look_at(points, ids, codes, centroids):
-    return Look(Scouts(points, codes), ids, random_numbers(ids, 5), centroids)
+    return Look(Scouts(points, codes), ids, row_numbers(ids, 5, "rows"), centroids)
 
 
 def looks(points, codes, centroids, cuts):
@@ -154,7 +154,7 @@ def test_the_nearest_rows_of_groups(monkeypatch, share, spread):
         "below",
         lambda some, rows, limits: looked.append(len(rows)) or below(some, rows, limits),
     )
-    drawn = np.flatnonzero(random_numbers(np.arange(4_000), 5) < share)
+    drawn = np.flatnonzero(row_numbers(np.arange(4_000), 5, "rows") < share)
     sample = look_at(points[:500], np.arange(500), None, asking)
     rough = roughly.expected_limits(sample, 4_000)
     assert (rough <= rule.expected_limits(sample, 4_000)).all()
@@ -213,7 +213,7 @@ def test_only_rows_that_can_be_drawn_are_worked_out():
     centroid, ids = members.mean(axis=0, keepdims=True), np.arange(20_000)
     strata = Strata(Distance(centroid), [members], 1_000)
     limits = strata.expected_limits(look_at(points, ids, None, centroid), 20_000)
-    look = Look(Counted(points, None), ids, random_numbers(ids, 5), centroid)
+    look = Look(Counted(points, None), ids, row_numbers(ids, 5, "rows"), centroid)
     bound, free = Shortlist([strata], limits), Shortlist([strata])
     bound.look(look)
     assert 1_000 < Counted.asked < 10_000
@@ -278,7 +278,7 @@ def test_some_rows_stand_by():
     points = np.random.default_rng(0).normal(size=(500, 2))
     rule = Anyone(7)
     found = shortlisted([rule], points, np.zeros(500, dtype=int), points[:1], [100, 320])
-    draws = random_numbers(np.arange(500), 5)
+    draws = row_numbers(np.arange(500), 5, "rows")
     assert found.done().ids[found.bins_of(0)[0]].tolist() == np.argsort(draws)[:7].tolist()
     limit = rule.expected_limits(look_at(points, np.arange(500), None, points[:1]), 500)
     assert (draws < limit).sum() >= 7

@@ -26,6 +26,7 @@ from crumb.herding.kernel import Rbf, norms
 from crumb.herding.neighbours import Neighbours
 from crumb.herding.strata import all_inside, draw
 from crumb.parallel import MapBlocks
+from crumb.rng import generator
 
 FIRST = 24  # candidates a cluster to begin with, as a multiple of the budget
 ENOUGH = 0.02  # a doubling that lowers the MMD² by less was not needed
@@ -99,7 +100,7 @@ def _trial(found: dict[int, Herded], seed: int) -> list[int]:
     share = np.array([max(float(found[k].mmd2[-1]), 1e-300) for k in range(len(found))])
     size = max(min(2, len(found)), len(found) // TRIAL)
     return (
-        np.random.default_rng(seed)
+        generator(seed, "trial")
         .choice(len(found), size, replace=False, p=share / share.sum())
         .tolist()
     )
@@ -143,7 +144,7 @@ class _Herding:
 
     def _of_pool(self, queries: Tensor, labels: Tensor, seed: int) -> Candidates:
         # Rows are drawn as the first ones of a random order, so that twice as many candidates include those before.
-        order = np.random.default_rng(seed).permutation(len(self.pool))
+        order = generator(seed, "candidates").permutation(len(self.pool))
         distance = self._distances()  # (K, N) squared, to the centroids
         near = Neighbours(
             self.pool.numpy(),

@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from crumb.draws import random_numbers
 from crumb.parallel import MapBlocks
+from crumb.rng import generator, row_numbers
 
 Pairs: TypeAlias = (
     "tuple[np.ndarray, np.ndarray, np.ndarray]"  # queries, rows and their squared distances
@@ -36,7 +36,7 @@ def each_of(count: int, queries: int) -> int:
 
 def asking(labels: np.ndarray, n: int, seed: int) -> list[np.ndarray]:
     """The queries of each cluster whose neighbours are candidates: at most n, as many as the context has rows."""
-    rng = np.random.default_rng(seed)
+    rng = generator(seed, "asking")
     members = [np.flatnonzero(labels == k) for k in range(int(labels.max()) + 1)]
     return [
         mine if len(mine) <= n else np.sort(rng.choice(mine, n, replace=False)) for mine in members
@@ -66,7 +66,7 @@ class Neighbours:
         self.looked = (
             None
             if share == 1.0
-            else np.flatnonzero(random_numbers(np.arange(len(pool)), seed) < share)
+            else np.flatnonzero(row_numbers(np.arange(len(pool)), seed, "neighbours") < share)
         )
 
     def __call__(self, clusters: Sequence[int], count: int) -> list[np.ndarray]:

@@ -14,6 +14,7 @@ import torch
 from scipy.spatial.distance import cdist
 
 from crumb.herding.kernel import Rbf
+from crumb.rng import generator
 from crumb.selection.clustering import cluster
 
 SAMPLE = 512  # rows of each side: the test costs as much as (2 · SAMPLE)² kernel values, whatever the stream
@@ -51,7 +52,7 @@ class Baseline:
 
     @classmethod
     def of(cls, points: np.ndarray, n_clusters: int, bandwidth: float, seed: int) -> Baseline:
-        order = np.random.default_rng([seed, 1]).permutation(len(points))
+        order = generator(seed, "baseline").permutation(len(points))
         points = points[order[: 2 * SAMPLE]]
         half = (len(points) + 1) // 2
         centroids = cluster(points[:half], min(n_clusters, max(1, half // LEAST_A_CLUSTER)), seed)[
@@ -65,7 +66,7 @@ class Baseline:
 
         ``significance`` is the probability of an alarm without drift, halved between the two statistics.
         """
-        window, rng = window[-SAMPLE:], np.random.default_rng([seed, 2])
+        window, rng = window[-SAMPLE:], generator(seed, "drift")
         gaps = _exchanged(len(self.points), len(window), rng)
         mmd2 = _mmd2(np.concatenate([self.points, window]), self.bandwidth, gaps)
         now = _nearest_distance(window, self.centroids)

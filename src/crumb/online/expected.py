@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from crumb.rng import generator
 from crumb.selection.base import nearest_rows
 
 NEIGHBOURS = 4  # of each query
@@ -17,7 +18,7 @@ MOST_DISTANCES = 500_000_000  # between queries and the pool: some seconds
 
 def expected_queries(points: np.ndarray, pool: np.ndarray, seed: int) -> np.ndarray:
     """The queries, their neighbours in the pool, and as many rows of the pool drawn at random."""
-    rng = np.random.default_rng([seed, 4])
+    rng = generator(seed, "expected queries")
     some = points
     if len(points) * len(pool) > MOST_DISTANCES:
         some = points[rng.permutation(len(points))[: max(1, MOST_DISTANCES // len(pool))]]

@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 from crumb.errors import InvalidInput
 from crumb.infer import take
-from crumb.online.rows import stack
 from crumb.table.encoder import Rows
+from crumb.table.pieces import stack
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,6 @@ from crumb.online.clock import Clock
 from crumb.online.drift import Baseline
 from crumb.online.learning import LabelledRows, PoolMemory, first_pool
 from crumb.online.observer import Observer
-from crumb.online.rows import stack
 from crumb.online.stats import COUNTERS, Stats
 from crumb.online.stream import CrumbOnline
 from crumb.online.version import PlanVersion
@@ -28,6 +27,7 @@ from crumb.persistence import load as load_estimator
 from crumb.persistence import pack_frame, unpack_frame
 from crumb.plan import Plan
 from crumb.table.encoder import Rows
+from crumb.table.pieces import stack
 
 FORMAT = "crumb-online"
 VERSION = 1

@@ -29,7 +29,6 @@ from crumb.online.drift import Drift
 from crumb.online.learning import PoolMemory, first_pool, refitted
 from crumb.online.observer import Observer, tell
 from crumb.online.refresh import Refresher, RefreshPolicy
-from crumb.online.rows import Piece, Record, gather
 from crumb.online.settings import check_settings
 from crumb.online.stats import COUNTERS, Stats
 from crumb.online.version import (
@@ -42,6 +41,7 @@ from crumb.online.version import (
 )
 from crumb.online.window import Window, latest
 from crumb.plan import Plan
+from crumb.table.pieces import Piece, Record, gather
 
 log = logging.getLogger("crumb.online")
 

@@ -18,11 +18,12 @@ from crumb.estimator import quantile_levels
 from crumb.infer import context_key, infer, keep_contexts, take
 from crumb.online.drift import Baseline
 from crumb.online.expected import expected_queries
-from crumb.online.reader import RowReader
-from crumb.online.rows import Piece, one_row
 from crumb.pfn import Output
 from crumb.plan import Plan
+from crumb.rng import generator
 from crumb.table.encoder import Rows
+from crumb.table.pieces import Piece, one_row
+from crumb.table.row import RowReader
 
 log = logging.getLogger("crumb.online")
 
@@ -180,6 +181,6 @@ def pool_sample(estimator: Any, size: int) -> tuple[Rows, np.ndarray]:
     if len(points) <= size:
         return pool, points
     index = np.sort(
-        np.random.default_rng([estimator._seed, 3]).choice(len(points), size, replace=False)
+        generator(estimator._seed, "pool sample").choice(len(points), size, replace=False)
     )
     return take(pool, index), points[index]

@@ -7,8 +7,8 @@ from collections import deque
 import numpy as np
 
 from crumb.infer import take
-from crumb.online.rows import Piece, Record, stack
 from crumb.table.encoder import Rows
+from crumb.table.pieces import Piece, Record, stack
 
 
 class Window:

@@ -21,6 +21,7 @@ from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from crumb.plan import Plan
 from crumb.progress import progress_bar
+from crumb.rng import generator
 from crumb.scale.engine import LocalEngine
 from crumb.scale.frames import to_frame, with_categories
 from crumb.scale.rows import fetch_rows
@@ -47,7 +48,7 @@ def sample_rows(source: Source, most: int, seed: int) -> pd.DataFrame:
     if source.rows <= most:
         return read_rows(source, np.arange(source.rows))
     return read_rows(
-        source, np.sort(np.random.default_rng(seed).choice(source.rows, most, replace=False))
+        source, np.sort(generator(seed, "queries").choice(source.rows, most, replace=False))
     )
 
 

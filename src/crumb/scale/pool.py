@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from crumb.draws import random_numbers
 from crumb.errors import InvalidInput
 from crumb.evidence import support_rows
 from crumb.herding.kernel import bandwidth_rows
@@ -26,6 +25,7 @@ from crumb.planning import (
     select_contexts,
 )
 from crumb.progress import progress_bar
+from crumb.rng import generator, row_numbers
 from crumb.scale.engine import Engine, resolve_engine
 from crumb.scale.frames import kinds_of, to_frame, to_labels, with_categories
 from crumb.scale.look import RowNumbers
@@ -38,7 +38,6 @@ from crumb.scale.statistics import Gather, Statistics, joined
 from crumb.scale.strategies import Pass, check_strategy, make_wish
 from crumb.scale.streamed_space import SampledSpace, StreamedSpace, encoder_from
 from crumb.selection import resolve_strategy
-from crumb.selection.base import stream
 from crumb.selection.clustering import value_order
 from crumb.table.encoder import TableEncoder, to_rows
 from crumb.table.space import SelectionSpace
@@ -202,7 +201,7 @@ class Draw:
         first = shard.first
         for block in shard.blocks(shard.view.features):
             drawn = (
-                random_numbers(np.arange(first, first + len(block)), self.reader.seed + 1)
+                row_numbers(np.arange(first, first + len(block)), self.reader.seed, "some points")
                 < self.share
             )
             first += len(block)
@@ -228,7 +227,7 @@ def learn_pool(
     first.bounds_ = np.tile(
         [-np.inf, np.inf], (len(view.features), 1)
     )  # infinite values are counted, not moved
-    of_bandwidth = bandwidth_rows(source.rows, np.random.default_rng([seed, 0]))
+    of_bandwidth = bandwidth_rows(source.rows, generator(seed, "bandwidth"))
     of_support = support_rows(source.rows, seed)
     of_scouts = _scout_rows(source.rows, len(view.features), seed)
     of_sample = np.union1d(of_bandwidth, of_support)
@@ -271,7 +270,7 @@ def learn_pool(
 
 def _scout_rows(rows: int, columns: int, seed: int) -> np.ndarray:
     """In random order, so that the first ones are a sample as well."""
-    return stream(seed, "scouts").choice(
+    return generator(seed, "scouts").choice(
         rows, min(rows, SCOUTS, max(1, SCOUT_CELLS // columns)), replace=False
     )
 

@@ -13,8 +13,8 @@ import pandas as pd
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from crumb.draws import random_numbers
 from crumb.errors import InvalidInput
+from crumb.rng import row_numbers
 from crumb.scale.frames import plain_columns, to_frame, to_labels
 from crumb.scale.look import Look, RowNumbers, Rows
 from crumb.scale.rules import Rule
@@ -126,7 +126,7 @@ class Score:
             raise InvalidInput(f"{shard.path} has changed since it was fitted: fit again.")
 
     def look(self, rows: Rows, ids: np.ndarray) -> Look:
-        return Look(rows, ids, random_numbers(ids, self.reader.seed), self.centroids)
+        return Look(rows, ids, row_numbers(ids, self.reader.seed, "rows"), self.centroids)
 
 
 def _taken(block: pa.Table, rows: RowNumbers) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,13 +16,9 @@ from crumb.herding.greedy import EarlyStopping
 from crumb.herding.kernel import RandomFourierFeatures, Rbf
 from crumb.options import Kernel
 from crumb.parallel import MapBlocks
+from crumb.rng import generator
 
 REGISTRY: dict[str, type[Strategy]] = {}
-
-
-def stream(seed: int, purpose: str) -> np.random.Generator:
-    """An independent random stream for each purpose, the same one every time it is asked for."""
-    return np.random.default_rng([seed, zlib.crc32(purpose.encode())])
 
 
 @dataclass(frozen=True)
@@ -42,7 +37,7 @@ class Problem:
     progress: Callable[[int], object] = field(default=lambda chosen: None)
 
     def rng(self, purpose: str) -> np.random.Generator:
-        return stream(self.seed, purpose)
+        return generator(self.seed, purpose)
 
     def similarity(self) -> Rbf | RandomFourierFeatures:
         """The kernel of stage 2."""

@@ -12,6 +12,7 @@ from sklearn.metrics import pairwise_distances_argmin_min
 from threadpoolctl import threadpool_limits
 
 from crumb.quiet import quiet
+from crumb.rng import generator
 
 # Above so many points k-means runs on a sample first, on that and the points that it left farthest out next, and then a
 # few times over all: a fraction of the time on a million points, inertia within 0.2 % (docs/performance.md).
@@ -44,7 +45,7 @@ def _k_means(points: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
     size = max(SAMPLE, 10 * n_clusters)
     if len(points) <= size:
         return _lloyd(points, n_clusters, random_state=seed)
-    sample = np.random.default_rng(seed).choice(len(points), size, replace=False)
+    sample = generator(seed, "clustering").choice(len(points), size, replace=False)
     first = _lloyd(points[np.sort(sample)], n_clusters, random_state=seed)
     away = pairwise_distances_argmin_min(points, first)[1]
     farthest = np.argsort(away, kind="stable")[
@@ -68,7 +69,7 @@ def value_order(points: np.ndarray) -> np.ndarray:
     if len(points) <= SAMPLE:
         return np.lexsort(points.T)
     # Sorting by every column takes seconds for a million rows. Equal rows have equal sums, and other rows hardly ever.
-    weights = np.random.default_rng(0).normal(size=points.shape[1])
+    weights = generator(0, "value order").normal(size=points.shape[1])
     return np.argsort((points * weights).sum(axis=1), kind="stable")
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from crumb.online import CrumbOnline
 from crumb.online.version import PlanVersion
 from crumb.online.window import latest
+from crumb.rng import generator
 
 SAMPLE = 2_000  # rows of the pool that decide the axes
 QUERIES = 200
@@ -59,7 +60,7 @@ class Projection:
 
 def principal_axes(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Centre and two directions (2, d); the same for the same pool."""
-    rng = np.random.default_rng(0)
+    rng = generator(0, "projection")
     chosen = (
         points
         if len(points) <= SAMPLE

@@ -17,6 +17,7 @@ from crumb.infer import Pool, take
 from crumb.pfn.base import Backend, ContextTask
 from crumb.pfn.checkpoint import checksum
 from crumb.progress import progress_bar
+from crumb.rng import generator
 from crumb.table.encoder import Rows
 
 CONTEXT = 1_000  # rows beside which all others are embedded
@@ -29,7 +30,7 @@ class RowEmbedding:
     """Principal components of a network's row representations."""
 
     def __init__(self, backend: Backend, pool: Pool, seed: int, verbose: int = 0):
-        rng = np.random.default_rng([seed, 1])
+        rng = generator(seed, "embedding")
         chosen = np.sort(rng.choice(len(pool.y), min(CONTEXT, len(pool.y)), replace=False))
         y = pool.y[chosen]
         self.y = np.unique(y, return_inverse=True)[1] if pool.n_classes is not None else y

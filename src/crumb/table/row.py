@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crumb.online.rows import Layout, Piece, Record
 from crumb.table.encoder import TableEncoder, _bounded, _text
+from crumb.table.pieces import Layout, Piece, Record
 from crumb.table.space import MISSING, SelectionSpace
 
 NUMBERS = frozenset({float, int, bool, np.float64, np.int64, np.bool_})

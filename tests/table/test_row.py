@@ -13,8 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from crumb import CrumbClassifier
-from crumb.online.reader import RowReader
-from crumb.online.rows import one_row, stack
+from crumb.table.pieces import one_row, stack
+from crumb.table.row import RowReader
 
 
 def fitted(X, **more) -> CrumbClassifier:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from crumb.errors import InvalidInput
-from crumb.online.rows import gather, one_row, stack
+from crumb.table.pieces import gather, one_row, stack
 
 
 def test_a_row_may_be_a_sequence_a_series_or_a_mapping() -> None:
