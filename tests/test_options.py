@@ -73,17 +73,16 @@ def test_auto_kernel_goes_by_the_cost(
     assert kernel.ways == ways
     assert kernel.batch == (10 if ways == ("rff",) else 1)
     if "candidates" in ways:
-        assert 24 * load.budget <= kernel.most_candidates < load.rows
+        assert 24 * load.context_size <= kernel.most_candidates < load.rows
         assert load.exact > AT_ONCE
         assert load.among(kernel.most_candidates) <= AFFORDABLE["cpu"]
 
 
 def test_candidates_are_for_one_row_at_a_time_on_a_cpu() -> None:
     load = Load(100_000, 1_000, 20, 500)
-    for kernel in ("candidates", "certified"):
-        assert resolve_kernel(kernel, 64, "auto", 1.0, load).ways == (kernel, "exact")
-        assert resolve_kernel(kernel, 64, 5, 1.0, load).ways == ("exact",)
-        assert resolve_kernel(kernel, 64, 1, 1.0, load, "cuda").ways == ("exact",)
+    assert resolve_kernel("candidates", 64, "auto", 1.0, load).ways == ("candidates", "exact")
+    assert resolve_kernel("candidates", 64, 5, 1.0, load).ways == ("exact",)
+    assert resolve_kernel("candidates", 64, 1, 1.0, load, "cuda").ways == ("exact",)
     assert resolve_kernel("auto", 64, 5, 1.0, load).ways == ("exact",)
     assert resolve_kernel("exact", 64, 7, 1.0, load).batch == 7
 

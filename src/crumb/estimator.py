@@ -194,7 +194,7 @@ class _Crumb(BaseEstimator):
             known = self._know_table(*read_whole(source), seed)
             known.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
             return known
-        check_strategy(resolve_strategy(self.strategy), self.kernel)
+        check_strategy(resolve_strategy(self.strategy))
         disk, statistics = learn_pool(
             source,
             engine,
@@ -379,13 +379,12 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         What a prediction may take, in the place of ``n_clusters`` and ``context_size`` where these are ``"auto"``:
         ``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of seconds. Two small passes are timed first;
         ``plan.settings["budget"]`` says what the choice was expected to take. Times vary, and so may the choice.
-    kernel : {"auto", "exact", "candidates", "certified", "rff"}, default="auto"
+    kernel : {"auto", "exact", "candidates", "rff"}, default="auto"
         How contexts are searched. ``"exact"``: the RBF kernel, every row a candidate at every choice. ``"candidates"``:
         the same among rows drawn where the queries of a cluster lie and the nearest ones of each query, twice as many
-        as long as that helps (CPU).
-        ``"certified"``: the same among few rows, with a proof that no other one would have been chosen (CPU, where the
-        bound allows it). ``"rff"``: random Fourier features. ``"auto"``: exact or among candidates, by their cost;
-        random features where the queries alone are too many for both. The plan says which.
+        as long as that helps (CPU). ``"rff"``: random Fourier features. ``"auto"``: exact or among
+        candidates, by their cost; random features where the queries alone are too many for both.
+        The plan says which.
     rff_dim : int, default=256
         D, the number of random features.
     herd_batch : int or "auto", default="auto"

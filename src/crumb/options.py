@@ -17,7 +17,7 @@ from crumb.herding.greedy import EarlyStopping
 
 # Measured: docs/defaults.md.
 DEFAULT_CONTEXT = 1_000
-WAYS = ("exact", "candidates", "certified", "rff")
+WAYS = ("exact", "candidates", "rff")
 RFF_BATCH = (
     10  # with 256 features as good as the exact kernel there, where the paper's 64 and 50 are not
 )
@@ -42,9 +42,7 @@ def paper_configuration() -> dict[str, Any]:
 class Kernel:
     """How stage 2 measures similarity and searches: everything resolved, nothing left to choose."""
 
-    ways: tuple[
-        str, ...
-    ]  # "exact", "candidates", "certified" or "rff": the first that does not give up
+    ways: tuple[str, ...]  # of WAYS: the first that does not give up
     bandwidth: float
     rff_dim: int
     batch: int
@@ -108,10 +106,7 @@ def resolve_kernel(
     most = load.rows if load else 0
     if load and kernel == "auto":
         ways, most = _ways(load, device, batch, affordable or affordable_values(device))
-    elif kernel in (
-        "candidates",
-        "certified",
-    ):  # made for one row at a time on a CPU; elsewhere the exact kernel
+    elif kernel == "candidates":  # made for one row at a time on a CPU; elsewhere the exact kernel
         ways = (kernel, "exact") if device == "cpu" and batch == 1 else ("exact",)
     if ways == ("rff",) and herd_batch == "auto":
         batch = RFF_BATCH
@@ -124,9 +119,9 @@ def _ways(load: Load, device: str, batch: int, affordable: int) -> tuple[tuple[s
     one_by_one = device == "cpu" and batch == 1
     if load.exact <= affordable:
         few = min(most, load.rows // 4)  # trying in vain may cost half as much as not trying
-        worth_trying = one_by_one and load.exact > AT_ONCE and few >= FIRST * load.budget
+        worth_trying = one_by_one and load.exact > AT_ONCE and few >= FIRST * load.context_size
         return ("candidates", "exact") if worth_trying else ("exact",), few
-    return (("candidates",) if one_by_one and most >= FIRST * load.budget else ("rff",)), most
+    return (("candidates",) if one_by_one and most >= FIRST * load.context_size else ("rff",)), most
 
 
 def resolve_early_stopping(early_stopping: bool | EarlyStopping) -> EarlyStopping | None:

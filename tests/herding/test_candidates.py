@@ -12,11 +12,11 @@ from sklearn.datasets import make_blobs
 
 from crumb import EarlyStopping, select_contexts
 from crumb.herding import candidates
-from crumb.herding.candidates import herd_among, herd_candidates
+from crumb.herding.candidates import herd_candidates
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import Rbf, median_bandwidth
-from crumb.herding.objective import ExactObjective
-from crumb.herding.strata import all_inside, draw
+from crumb.herding.objective import CandidateObjective, ExactObjective
+from crumb.herding.strata import all_inside, rows_at_distances
 from crumb.parallel import block_threads
 from crumb.selection.clustering import cluster
 
@@ -58,11 +58,13 @@ def test_herding_among_all_rows_is_the_paper_s(seed: int, rows: int, d: int) -> 
     rng = np.random.default_rng(seed)
     points, queries, sigma = rng.normal(size=(rows, d)), rng.normal(size=(7, d)), 1.3
     cross = brute_force.rbf(points, queries, sigma).mean(1)
-    chosen = herd_among(
-        np.stack([points, points[::-1]]) / sigma, np.stack([cross, cross[::-1]]), rows
-    )
-    assert chosen[0].tolist() == brute_force.greedy(points, queries, rows, sigma)
-    assert (rows - 1 - chosen[1]).tolist() == chosen[0].tolist()
+    within = torch.full((2,), brute_force.rbf(queries, queries, sigma).mean())
+    both = np.stack([points, points[::-1]]), np.stack([cross, cross[::-1]])
+    one, other = herd(CandidateObjective(Rbf(sigma), *both, within, np.float64), rows)
+    assert one.indices.tolist() == brute_force.greedy(points, queries, rows, sigma)
+    assert (rows - 1 - other.indices).tolist() == one.indices.tolist()
+    direct = [brute_force.mmd2(points[one.indices[: t + 1]], queries, sigma) for t in range(rows)]
+    np.testing.assert_allclose(one.mmd2, direct, atol=1e-7)
 
 
 def test_with_every_row_a_candidate_it_is_exact_herding() -> None:
@@ -147,7 +149,7 @@ def test_as_many_different_rows_are_drawn_as_were_asked_for(
         [0.0, 1.0, 10.0]
     )  # often equal
     count = min(count, rows)
-    drawn = draw(distance, rng.chisquare(3, queries) * spread, count, rng.permutation(rows))
+    drawn = rows_at_distances(distance, rng.chisquare(3, queries) * spread, count, rng.permutation(rows))
     assert len(drawn) == len(set(drawn)) == count
     assert (np.diff(drawn) > 0).all()
     assert drawn.min() >= 0
@@ -157,7 +159,7 @@ def test_as_many_different_rows_are_drawn_as_were_asked_for(
 def test_candidates_lie_where_the_queries_lie() -> None:
     rng = np.random.default_rng(0)
     distance, queries = rng.uniform(0, 100, 50_000), rng.uniform(20, 30, 500)
-    drawn = distance[draw(distance, queries, 1_000, rng.permutation(50_000))]
+    drawn = distance[rows_at_distances(distance, queries, 1_000, rng.permutation(50_000))]
     assert ((drawn > 19) & (drawn < 30.2)).sum() >= 810  # the nearest stratum may be nearer
     assert (drawn > 30.2).sum() == pytest.approx(100, abs=5)
     halves = np.histogram(drawn[drawn < 30.2], [22, 24, 26, 28])[0]
@@ -167,7 +169,7 @@ def test_candidates_lie_where_the_queries_lie() -> None:
 def test_where_few_rows_lie_there_the_nearest_ones_are_taken() -> None:
     rng = np.random.default_rng(0)
     distance = rng.permutation(1_000).astype(float)
-    drawn = distance[draw(distance, np.array([2.0, 3.0, 4.0]), 100, rng.permutation(1_000))]
+    drawn = distance[rows_at_distances(distance, np.array([2.0, 3.0, 4.0]), 100, rng.permutation(1_000))]
     assert (np.sort(drawn)[:90] == np.arange(90)).all()
 
 
@@ -177,7 +179,7 @@ def test_whether_all_rows_as_near_as_the_queries_are_drawn() -> None:
     queries = np.array([2.0, 3.0, 100.0]) * 2 / 3  # 101 rows are not farther
     for count in (50, 112, 113, 500):
         taken = np.isin(
-            np.arange(101), distance[draw(distance, queries, count, rng.permutation(1_000))]
+            np.arange(101), distance[rows_at_distances(distance, queries, count, rng.permutation(1_000))]
         )
         assert all_inside(distance, queries, count) == taken.all() == (count > 111)
 
@@ -201,7 +203,7 @@ def test_neighbours_join_where_rows_were_left_out(monkeypatch: pytest.MonkeyPatc
 def test_more_candidates_include_the_fewer() -> None:
     rng = np.random.default_rng(0)
     distance, queries, order = rng.chisquare(5, 5_000), rng.chisquare(5, 60), rng.permutation(5_000)
-    few, many = (draw(distance, queries, count, order) for count in (200, 400))
+    few, many = (rows_at_distances(distance, queries, count, order) for count in (200, 400))
     assert np.isin(few, many).mean() > 0.95
 
 

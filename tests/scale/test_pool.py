@@ -309,7 +309,6 @@ def test_own_features_are_fitted_on_a_sample(tmp_path, monkeypatch):
     ("options", "said"),
     [
         ({"strategy": "full"}, "needs the whole pool in memory"),
-        ({"kernel": "certified"}, "needs the pool in memory"),
         ({"context_size": 0.9}, "have no room"),
     ],
 )

@@ -343,7 +343,7 @@ def plan_files(
         plan = select_contexts(frame, queries, y_pool=labels, **own, **options)
         plan.settings["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
         return plan
-    check_strategy(resolve_strategy(options["strategy"]), options["kernel"])
+    check_strategy(resolve_strategy(options["strategy"]))
     pool, statistics = learn_pool(
         source,
         engine,

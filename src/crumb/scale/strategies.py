@@ -17,9 +17,8 @@ import torch
 
 from crumb.errors import InvalidInput
 from crumb.herding.candidates import Candidates, herd_candidates, neighbours_beside
-from crumb.herding.greedy import stop_early
 from crumb.herding.kernel import Rbf
-from crumb.herding.neighbours import asking, each_of, share_looked_at
+from crumb.herding.neighbours import asking, each_of, fraction_searched
 from crumb.quiet import quiet
 from crumb.scale.closeness import Closeness, Distance, RffCross
 from crumb.scale.rules import Anyone, Cells, Nearest, Numbered, Rule, Strata
@@ -107,7 +106,7 @@ class MmdWish(Wish):
     def _neighbours(self, problem: Problem, pool: Pass) -> Nearest:
         """With ``kernel="exact"`` every row is held against every query, otherwise as many as take seconds."""
         every, sizes = np.concatenate(self.asking), list(map(len, self.asking))
-        share = 1.0 if self.kernel == "exact" else share_looked_at(pool.rows, len(every))
+        share = 1.0 if self.kernel == "exact" else fraction_searched(pool.rows, len(every))
         self.facts = {"scored_by": "distance", "neighbours_among": round(share * pool.rows)}
         each = [each_of(neighbours_beside(self.count, problem.n), size) for size in sizes]
         groups = np.repeat(np.arange(len(sizes)), sizes)
@@ -116,7 +115,7 @@ class MmdWish(Wish):
         )
 
     def select(self, problem: Problem, found: Shortlist) -> Selection:
-        contexts, doubling = herd_candidates(
+        herded, doubling = herd_candidates(
             Rbf(problem.kernel.bandwidth),
             torch.from_numpy(problem.pool),
             torch.from_numpy(problem.queries),
@@ -125,12 +124,12 @@ class MmdWish(Wish):
             self.count,
             problem.seed,
             problem.map_blocks,
+            problem.early_stopping,
             candidates=self._candidates(found),
             available=self.count,
             first=self.count if self.kernel == "exact" else None,
         )
         problem.progress(problem.n)
-        herded = [stop_early(context, problem.early_stopping, problem.n) for context in contexts]
         return Selection(
             self.labels,
             self.centroids,
@@ -228,7 +227,7 @@ WISHES: dict[type[Strategy], Any] = {
 }
 
 
-def check_strategy(strategy: Strategy, kernel: str) -> None:
+def check_strategy(strategy: Strategy) -> None:
     """Whether a strategy can do without the whole pool; found out before the files are read."""
     if isinstance(strategy, Full):
         raise InvalidInput(
@@ -238,10 +237,6 @@ def check_strategy(strategy: Strategy, kernel: str) -> None:
     if type(strategy) not in WISHES:
         raise InvalidInput(
             f"The strategy {strategy!r} needs the pool in memory: read the table yourself and pass it."
-        )
-    if isinstance(strategy, MMD) and kernel == "certified":
-        raise InvalidInput(
-            "kernel='certified' needs the pool in memory: choose 'candidates', 'exact' or 'rff'."
         )
 
 
