@@ -13,6 +13,7 @@ from sklearn.datasets import make_blobs
 from crumb import EarlyStopping, select_contexts
 from crumb.herding import candidates
 from crumb.herding.candidates import herd_candidates
+from crumb.herding.clusters import Clusters
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import Rbf, median_bandwidth
 from crumb.herding.objective import CandidateObjective, ExactObjective
@@ -36,20 +37,16 @@ def problem(
     X = (X - X.mean(0)) / X.std(0)
     labels, _ = cluster(X[:queries], k, seed)
     kernel = Rbf(median_bandwidth(X[queries:], np.random.default_rng(0)))
-    return (
-        kernel,
-        torch.from_numpy(X[queries:]),
-        torch.from_numpy(X[:queries]),
-        torch.from_numpy(labels),
-    )
+    pool, asked, labels = map(torch.from_numpy, (X[queries:], X[:queries], labels))
+    return kernel, pool, Clusters(asked, labels)
 
 
 def mean_mmd2(contexts) -> float:
     return float(np.mean([context.mmd2[-1] for context in contexts]))
 
 
-def exact(kernel, pool, queries, labels, n):
-    return herd(ExactObjective(kernel, pool, queries, labels, int(labels.max()) + 1), n)
+def exact(kernel, pool, clusters, n):
+    return herd(ExactObjective(kernel, pool, clusters), n)
 
 
 @given(st.integers(0, 10**6), st.integers(5, 60), st.integers(1, 6))
@@ -98,11 +95,11 @@ def test_where_it_has_to_end_early_it_says_so() -> None:
 
 
 def test_traces_are_the_exact_mmd2() -> None:
-    kernel, pool, queries, labels = problem()
-    contexts, _ = herd_candidates(kernel, pool, queries, labels, 40, 10**6, 0)
+    kernel, pool, clusters = problem()
+    contexts, _ = herd_candidates(kernel, pool, clusters, 40, 10**6, 0)
     for k, context in enumerate(contexts):
         assert len(set(context.indices)) == 40
-        members = queries[labels == k].numpy()
+        members = clusters.queries[clusters.labels == k].numpy()
         for t in (1, 7, 40):
             direct = brute_force.mmd2(pool[context.indices[:t]].numpy(), members, kernel.sigma)
             assert context.mmd2[t - 1] == pytest.approx(direct, abs=1e-12)
@@ -110,16 +107,18 @@ def test_traces_are_the_exact_mmd2() -> None:
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_single_precision_does_no_harm_far_from_the_origin(offset: float) -> None:
-    kernel, pool, queries, labels = problem()
-    single, _ = herd_candidates(kernel, pool + offset, queries + offset, labels, 60, 24 * 60, 0)
-    double, _ = herd_candidates(kernel, pool, queries, labels, 60, 24 * 60, 0, dtype=np.float64)
+    kernel, pool, clusters = problem()
+    far = Clusters(clusters.queries + offset, clusters.labels)
+    single, _ = herd_candidates(kernel, pool + offset, far, 60, 24 * 60, 0)
+    double, _ = herd_candidates(kernel, pool, clusters, 60, 24 * 60, 0, dtype=np.float64)
     assert mean_mmd2(single) == pytest.approx(mean_mmd2(double), rel=0.02)
 
 
 def test_pools_in_single_precision_are_taken() -> None:
-    kernel, pool, queries, labels = problem()
-    single, _ = herd_candidates(kernel, pool.float(), queries.float(), labels, 60, 24 * 60, 0)
-    double, _ = herd_candidates(kernel, pool, queries, labels, 60, 24 * 60, 0)
+    kernel, pool, clusters = problem()
+    asked = Clusters(clusters.queries.float(), clusters.labels)
+    single, _ = herd_candidates(kernel, pool.float(), asked, 60, 24 * 60, 0)
+    double, _ = herd_candidates(kernel, pool, clusters, 60, 24 * 60, 0)
     assert mean_mmd2(single) == pytest.approx(mean_mmd2(double), rel=0.02)
 
 
@@ -208,7 +207,8 @@ def test_more_candidates_include_the_fewer() -> None:
 
 
 def test_plans_say_how_many_candidates_were_enough() -> None:
-    _, pool, queries, _ = problem(rows=120_000)
+    _, pool, clusters = problem(rows=120_000)
+    queries = clusters.queries
     arguments = {"context_size": 200, "n_clusters": 10, "device": "cpu"}
     auto = select_contexts(pool.numpy(), queries.numpy(), **arguments)
     named = select_contexts(pool.numpy(), queries.numpy(), kernel="candidates", **arguments)
@@ -228,7 +228,8 @@ def test_where_candidates_do_not_suffice_auto_goes_on_with_all_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(candidates, "ENOUGH", 0.0)  # nothing ever does
-    _, pool, queries, _ = problem("cloud", rows=40_000, queries=300)
+    _, pool, clusters = problem("cloud", rows=40_000, queries=300)
+    queries = clusters.queries
     arguments = {"context_size": 300, "n_clusters": 20, "device": "cpu"}
     auto = select_contexts(pool.numpy(), queries.numpy(), **arguments)
     whole = select_contexts(pool.numpy(), queries.numpy(), kernel="exact", **arguments)
@@ -238,7 +239,7 @@ def test_where_candidates_do_not_suffice_auto_goes_on_with_all_rows(
 
 
 def test_no_more_candidates_than_there_are() -> None:
-    """Where a list of candidates is given, its length is the end, and what the last doubling brought is told."""
+    """A given list of candidates ends the search, and the gain of the last doubling is told."""
     task = problem("cloud")
     rows = np.random.default_rng(0).permutation(12_000)
 
@@ -252,3 +253,49 @@ def test_no_more_candidates_than_there_are() -> None:
     begun, _ = herd_candidates(*task, 60, 3_000, 0, candidates=first, available=3_000, first=3_000)
     for one, other in zip(contexts, begun, strict=True):
         np.testing.assert_array_equal(one.indices, other.indices)
+
+
+def count_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows that herding among candidates chooses, round by round."""
+    counted: list[int] = []
+    choose = CandidateObjective.choose
+    monkeypatch.setattr(
+        CandidateObjective,
+        "choose",
+        lambda self, count, t: counted.append(self.n_clusters) or choose(self, count, t),
+    )
+    return counted
+
+
+def test_early_stopping_saves_the_rows_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choices and stops are those of herding over the whole pool, which equal brute force."""
+    task = problem("cloud", rows=900)
+    rule = EarlyStopping(every=10, warm_up=20, tolerance=0.15, patience=2)
+    counted = count_rows(monkeypatch)
+    ours, _ = herd_candidates(*task, 300, 900, 0, early_stopping=rule, dtype=np.float64)
+    expected = herd(ExactObjective(*task), 300, early_stopping=rule)
+    for a, b in zip(ours, expected, strict=True):
+        np.testing.assert_array_equal(a.indices, b.indices)
+        np.testing.assert_allclose(a.mmd2, b.mmd2, atol=1e-12)
+        assert a.stop_reason == b.stop_reason
+    sizes = [len(context.indices) for context in ours]
+    assert len(set(sizes)) > 2, "clusters should stop one by one"
+    assert sum(counted) == sum(sizes) < 0.8 * 300 * len(sizes)
+
+
+def test_early_stopping_saves_rows_in_the_trial_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = problem("cloud", rows=40_000)
+    rule = EarlyStopping(every=10, warm_up=20, tolerance=0.3, patience=1)
+    counted = count_rows(monkeypatch)
+    herd_candidates(*task, 200, 10**6, 0)
+    whole = sum(counted)
+    counted.clear()
+    stopped, _ = herd_candidates(*task, 200, 10**6, 0, early_stopping=rule)
+    assert all(context.stop_reason == "converged" for context in stopped)
+    assert sum(counted) < 0.5 * whole
+
+
+def test_chance_is_not_taken_for_a_gain() -> None:
+    """Herding among other candidates changes MMD² by some percent; a trial of two sees no more."""
+    counts = [herd_candidates(*problem(), 60, 12_000, seed)[1].candidates for seed in range(8)]
+    assert counts.count(24 * 60) >= 7

@@ -23,10 +23,11 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from crumb.herding.clusters import Clusters, means_within
 from crumb.herding.greedy import EarlyStopping, Herded, herd
 from crumb.herding.kernel import Rbf, norms
 from crumb.herding.neighbours import Neighbours
-from crumb.herding.objective import CandidateObjective, means_within
+from crumb.herding.objective import CandidateObjective
 from crumb.herding.strata import all_inside, rows_at_distances
 from crumb.parallel import MapBlocks
 from crumb.rng import generator, row_numbers
@@ -58,8 +59,7 @@ class Doubling:
 def herd_candidates(
     kernel: Rbf,
     pool: Tensor,
-    queries: Tensor,
-    labels: Tensor,
+    clusters: Clusters,
     n: int,
     most: int,
     seed: int,
@@ -70,7 +70,7 @@ def herd_candidates(
     available: int | None = None,
     first: int | None = None,
 ) -> tuple[list[Herded], Doubling]:
-    """Choose ``n`` ≤ N rows for each cluster of queries (labels 0 … K−1, all present), B = 1.
+    """Choose ``n`` ≤ N rows for each cluster of queries, B = 1.
 
     Each cluster has 24n candidates (or ``first``), or twice as many and so on, but not more than
     ``most`` (24n at least). Running sums are in ``dtype``, of points relative to their cluster;
@@ -80,15 +80,16 @@ def herd_candidates(
     whole = available is None
     available = len(pool) if available is None else available
     if candidates is None:
-        candidates = PoolCandidates(pool, queries, labels, n, seed, map_blocks)
-    herding = _Herding(kernel, pool, queries, labels, map_blocks, candidates, dtype)
+        candidates = PoolCandidates(pool, clusters, n, seed, map_blocks)
+    herding = _Herding(kernel, pool, clusters, dtype, map_blocks)
 
     def contexts(which: Sequence[int], count: int) -> dict[int, Herded]:
-        return herding.contexts(which, count, n, early_stopping)
+        found = herding.contexts(which, candidates(which, count), n, early_stopping)
+        return dict(zip(which, found, strict=True))
 
     count, gain = (first := min(first or FIRST * n, available)), None
     with threadpool_limits(1, "blas"):  # threads take clusters, and do not split products
-        found = contexts(range(herding.n_clusters), count)
+        found = contexts(range(len(clusters)), count)
         trial = _trial(found, seed)
         before = {k: found[k] for k in trial}
         while count < available:
@@ -102,7 +103,7 @@ def herd_candidates(
             found = before | contexts([k for k in found if k not in trial], count)
     if whole and count == len(pool):  # nothing more can be gained
         gain = 0.0
-    return [found[k] for k in range(herding.n_clusters)], Doubling(count, gain)
+    return [found[k] for k in range(len(clusters))], Doubling(count, gain)
 
 
 def _trial(found: dict[int, Herded], seed: int) -> list[int]:
@@ -135,29 +136,22 @@ class _Herding:
     """Clusters in groups, each thread with a group of its own."""
 
     def __init__(
-        self,
-        kernel: Rbf,
-        pool: Tensor,
-        queries: Tensor,
-        labels: Tensor,
-        map_blocks: MapBlocks,
-        candidates: Candidates,
-        dtype: type,
+        self, kernel: Rbf, pool: Tensor, clusters: Clusters, dtype: type, map_blocks: MapBlocks
     ):
-        self.kernel, self.pool, self.map_blocks = kernel, pool, map_blocks
-        self.candidates, self.dtype = candidates, dtype
+        self.kernel, self.pool, self.dtype, self.map_blocks = kernel, pool, dtype, map_blocks
         # Far from the origin squared distances would lose digits, but not around the centroid.
-        self.centroids, self.members = centred(queries, labels)
-        self.n_clusters = len(self.members)
-        own = torch.cat(self.members), torch.sort(labels).values
-        self.within = means_within(kernel, *own, self.n_clusters, map_blocks)  # (K,)
+        self.centroids, self.members = centred(clusters)
+        self.within = means_within(kernel, self.members, map_blocks)  # (K,)
 
     def contexts(
-        self, which: Sequence[int], count: int, n: int, early_stopping: EarlyStopping | None
-    ) -> dict[int, Herded]:
-        """Of some clusters, from ``count`` candidates each."""
-        rows = self.candidates(which, count)
-        size = max(1, min(GROUP, GROUP_ROWS // count, len(which) // 2))
+        self,
+        which: Sequence[int],
+        rows: Sequence[np.ndarray],
+        n: int,
+        early_stopping: EarlyStopping | None,
+    ) -> list[Herded]:
+        """Of some clusters, from the candidates of each."""
+        size = max(1, min(GROUP, GROUP_ROWS // max(map(len, rows)), len(which) // 2))
 
         def of_group(start: int) -> list[Herded]:
             some = slice(start, start + size)
@@ -169,7 +163,7 @@ class _Herding:
             ]
 
         groups = self.map_blocks(of_group, range(0, len(which), size))
-        return dict(zip(which, chain.from_iterable(groups), strict=True))
+        return list(chain.from_iterable(groups))
 
     def objective(self, some: Sequence[int], rows: Sequence[np.ndarray]) -> CandidateObjective:
         """For G clusters and the candidates of each. What fills an array up is never chosen."""
@@ -183,9 +177,9 @@ class _Herding:
         return CandidateObjective(self.kernel, points, cross, self.within[list(some)], self.dtype)
 
 
-def centred(queries: Tensor, labels: Tensor) -> tuple[Tensor, list[Tensor]]:
+def centred(clusters: Clusters) -> tuple[Tensor, list[Tensor]]:
     """Centroids (K, d), and the queries of each cluster relative to its centroid, in float64."""
-    members = [queries[labels == k].double() for k in range(int(labels.max()) + 1)]
+    members = [some.double() for some in clusters.members]
     centroids = torch.stack([some.mean(0) for some in members])
     return centroids, [some - mean for some, mean in zip(members, centroids, strict=True)]
 
@@ -194,24 +188,17 @@ class PoolCandidates:
     """The candidates of clusters in a pool in memory: by distance, and the queries' neighbours."""
 
     def __init__(
-        self,
-        pool: Tensor,
-        queries: Tensor,
-        labels: Tensor,
-        n: int,
-        seed: int,
-        map_blocks: MapBlocks = map,
+        self, pool: Tensor, clusters: Clusters, n: int, seed: int, map_blocks: MapBlocks = map
     ):
         self.n, self.map_blocks = n, map_blocks
         # The first rows of a random order are taken, so that more candidates include the fewer.
         # The order is that of a pool on disk.
         self.order = np.argsort(row_numbers(np.arange(len(pool)), seed, "rows"))
-        centroids, members = centred(queries, labels)
+        centroids, members = centred(clusters)
         self.distance = self._distances(pool, centroids)  # (K, N) squared
         self.of_queries = [norms(some).numpy() for some in members]
-        self.near = Neighbours(
-            pool.numpy(), queries.double().numpy(), labels.numpy(), n, seed, map_blocks
-        )
+        queries, labels = clusters.queries.double().numpy(), clusters.labels.numpy()
+        self.near = Neighbours(pool.numpy(), queries, labels, n, seed, map_blocks)
 
     def _distances(self, pool: Tensor, centroids: Tensor) -> np.ndarray:
         distance = torch.empty(len(centroids), len(pool), dtype=torch.float32)

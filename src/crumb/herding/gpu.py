@@ -16,8 +16,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from crumb.herding.clusters import Clusters, means_within
 from crumb.herding.kernel import Rbf, Trace, norms
-from crumb.herding.objective import means_within
 
 ROWS = 128  # pool rows a block
 CLUSTERS = 64  # that read a block together: more need more fast memory than there is
@@ -25,20 +25,18 @@ QUERIES = 64  # queries a block of the cross-terms
 
 
 class GpuObjective:
-    """The RBF kernel over the whole pool, as ``ExactObjective``, in float32 and for one row a round."""
+    """``ExactObjective`` in float32, for one row a round."""
 
-    def __init__(self, kernel: Rbf, pool: Tensor, queries: Tensor, labels: Tensor, n_clusters: int):
+    def __init__(self, kernel: Rbf, pool: Tensor, clusters: Clusters):
         self.kernel, self.pool, self.norms = kernel, pool, norms(pool)  # (N, d), (N,)
-        self.n_pool, self.n_clusters = len(pool), n_clusters
+        self.n_pool, self.n_clusters = len(pool), len(clusters)
         self.by_column = pool.T.contiguous()  # (d, N): neighbouring threads read neighbouring rows
-        self.cross = cross_terms_on_gpu(
-            kernel, self.by_column, self.norms, queries, labels, n_clusters
-        )  # (A, N)
+        self.cross = cross_terms_on_gpu(kernel, self.by_column, self.norms, clusters)  # (A, N)
         self.sums = torch.zeros_like(self.cross)  # (A, N)  Σ κ to chosen rows; +∞ if chosen itself
-        self.trace = Trace(kernel, means_within(kernel, queries, labels, n_clusters))
-        self.width = min(CLUSTERS, triton.next_power_of_2(max(16, n_clusters)))
-        self.best = pool.new_empty(n_clusters, triton.cdiv(self.n_pool, ROWS))  # (A, b)
-        room = triton.cdiv(n_clusters, self.width) * self.width
+        self.trace = Trace(kernel, means_within(kernel, clusters.members))
+        self.width = min(CLUSTERS, triton.next_power_of_2(max(16, self.n_clusters)))
+        self.best = pool.new_empty(self.n_clusters, triton.cdiv(self.n_pool, ROWS))  # (A, b)
+        room = triton.cdiv(self.n_clusters, self.width) * self.width
         self.latest = pool.new_zeros(room, pool.shape[1])  # (≥ A, d)  the rows chosen last …
         self.latest_norms = pool.new_full((room,), torch.inf)  # … none at first: κ = 0
 
@@ -71,20 +69,16 @@ class GpuObjective:
         self.n_clusters = len(kept)
 
 
-def cross_terms_on_gpu(
-    kernel: Rbf, by_column: Tensor, size: Tensor, queries: Tensor, labels: Tensor, n_clusters: int
-) -> Tensor:
+def cross_terms_on_gpu(kernel: Rbf, by_column: Tensor, size: Tensor, clusters: Clusters) -> Tensor:
     """(K, N) mean kernel values of the pool (d, N) to the queries of every cluster."""
     columns, rows = by_column.shape
-    queries = queries[torch.argsort(labels, stable=True)].contiguous()
-    counts = torch.bincount(labels, minlength=n_clusters)
-    ends = counts.cumsum(0).int()
-    cross = by_column.new_empty(n_clusters, rows)
-    _cross[(triton.cdiv(rows, ROWS), n_clusters)](
+    queries, ends = torch.cat(clusters.members), clusters.sizes.cumsum(0).int()
+    cross = by_column.new_empty(len(clusters), rows)
+    _cross[(triton.cdiv(rows, ROWS), len(clusters))](
         by_column, size, queries, norms(queries), ends, cross,
         rows, -0.5 / kernel.sigma**2, columns, min(64, _padded(columns)), ROWS, QUERIES,
     )  # fmt: skip
-    return cross.div_(counts[:, None])
+    return cross.div_(clusters.sizes[:, None])
 
 
 def _padded(columns: int) -> int:

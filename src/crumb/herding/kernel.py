@@ -15,8 +15,6 @@ import torch
 from scipy.spatial.distance import pdist
 from torch import Tensor
 
-from crumb.parallel import MapBlocks
-
 BANDWIDTH_SAMPLE = 1_000  # rows of the pool behind the median heuristic: half a million pairs
 BLOCK_CELLS = 1 << 20  # kernel values a thread holds at once: 8 MB in float64, whatever N and T are
 

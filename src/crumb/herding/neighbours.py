@@ -81,10 +81,8 @@ def nearest_each(
     searched: np.ndarray | None = None,
     map_blocks: MapBlocks = map,
 ) -> list[np.ndarray]:
-    """The ``counts`` (T,) rows nearest to each query, nearest first, of equally near ones the first.
-
-    ``searched``: the rows to search, all by default.
-    """
+    """The ``counts`` (T,) rows nearest to each query, nearest first; of equally near ones the
+    first. ``searched``: the rows to search, all by default."""
     size = min(QUERIES, max(1, -(-len(queries) // PARTS)))
 
     def near(first: int) -> list[np.ndarray]:

@@ -16,55 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crumb.herding.clusters import Clusters, cluster_sums, cross_terms, means_within
 from crumb.herding.kernel import BLOCK_CELLS, RandomFourierFeatures, Rbf, Trace, norms
 from crumb.parallel import MapBlocks
 
 CACHE_CELLS = 1 << 18  # scores a block on a CPU: two such arrays stay in its cache
 SINGLE_CELLS = 1 << 25  # cells of an embedding above which it is kept in float32 (128 MB)
 GPU_CELLS = 1 << 26  # scores a block on a GPU, which wants few and large blocks
-
-
-def cluster_sums(values: Tensor, labels: Tensor, n_clusters: int) -> Tensor:
-    """Sum the rows of ``values`` (T, b) that have the same label: (K, b)."""
-    if values.device.type == "cpu":
-        return values.new_zeros(n_clusters, values.shape[1]).index_add_(0, labels, values)
-    # index_add_ adds in a random order on a GPU; a product with the indicator matrix repeats.
-    member = labels[None, :] == torch.arange(n_clusters, device=labels.device)[:, None]
-    return member.to(values) @ values
-
-
-def cross_terms(
-    kernel: Rbf,
-    points: Tensor,
-    queries: Tensor,
-    labels: Tensor,
-    n_clusters: int,
-    map_blocks: MapBlocks = map,
-) -> Tensor:
-    """Mean kernel value of each point to the queries of every cluster: (K, len(points))."""
-    cross, size = queries.new_zeros(n_clusters, len(points)), norms(points)
-    step = 1 << 10 if points.device.type == "cpu" else 1 << 14  # blocks of step × step values
-
-    def fill(start: int) -> None:
-        rows = slice(start, start + step)
-        for some, marks in zip(queries.split(step), labels.split(step), strict=True):
-            values = kernel(some, points[rows], size[rows])  # (step, step)
-            cross[:, rows] += cluster_sums(values, marks, n_clusters)
-
-    # Blocks write into one result: many small tensors between large ones would fragment memory.
-    list(map_blocks(fill, range(0, len(points), step)))
-    return cross / torch.bincount(labels, minlength=n_clusters).to(queries)[:, None]
-
-
-def means_within(
-    kernel: Rbf, queries: Tensor, labels: Tensor, n_clusters: int, map_blocks: MapBlocks = map
-) -> Tensor:
-    """Mean kernel value among the queries of each cluster: (K,)."""
-    members = queries[torch.argsort(labels, stable=True)].split(
-        torch.bincount(labels, minlength=n_clusters).tolist()
-    )
-    means = map_blocks(lambda k: kernel.mean_within(members[k]), range(n_clusters))
-    return torch.stack(list(means))
 
 
 class _PoolObjective(ABC):
@@ -108,21 +66,15 @@ class _PoolObjective(ABC):
 class ExactObjective(_PoolObjective):
     """The RBF kernel itself: one kernel value for each pool row and chosen row."""
 
-    def __init__(
-        self,
-        kernel: Rbf,
-        pool: Tensor,
-        queries: Tensor,
-        labels: Tensor,
-        n_clusters: int,
-        map_blocks: MapBlocks = map,
-    ):
+    def __init__(self, kernel: Rbf, pool: Tensor, clusters: Clusters, map_blocks: MapBlocks = map):
         self.kernel, self.pool, self.norms = kernel, pool, norms(pool)  # (N, d), (N,)
-        self.n_pool, self.n_clusters, self.map_blocks = len(pool), n_clusters, map_blocks
-        self.cross = cross_terms(kernel, pool, queries, labels, n_clusters, map_blocks)  # (A, N)
+        self.n_pool, self.n_clusters, self.map_blocks = len(pool), len(clusters), map_blocks
+        self.cross = cross_terms(kernel, pool, clusters, map_blocks)  # (A, N)
         self.sums = torch.zeros_like(self.cross)  # (A, N)  Σ κ to chosen rows; +∞ if chosen itself
-        self.latest = labels.new_empty(n_clusters, 0)  # (A, B)  rows that are not yet in the sums
-        self.trace = Trace(kernel, means_within(kernel, queries, labels, n_clusters, map_blocks))
+        self.latest = clusters.labels.new_empty(
+            len(clusters), 0
+        )  # (A, B)  rows that are not yet in the sums
+        self.trace = Trace(kernel, means_within(kernel, clusters.members, map_blocks))
 
     @property
     def block_rows(self) -> int:
@@ -159,12 +111,10 @@ class RffObjective(_PoolObjective):
         self,
         features: RandomFourierFeatures,
         pool: Tensor,
-        queries: Tensor,
-        labels: Tensor,
-        n_clusters: int,
+        clusters: Clusters,
         map_blocks: MapBlocks = map,
     ):
-        self.n_pool, self.n_clusters, self.map_blocks = len(pool), n_clusters, map_blocks
+        self.n_pool, self.n_clusters, self.map_blocks = len(pool), len(clusters), map_blocks
         step, dim = max(1, BLOCK_CELLS // len(features.phase)), len(features.phase)
         # The features are random: in a large embedding the digits after float32 mean nothing.
         dtype = torch.float32 if self.n_pool * dim > SINGLE_CELLS else pool.dtype
@@ -174,14 +124,15 @@ class RffObjective(_PoolObjective):
             self.embedded[start : start + step] = features(pool[start : start + step])
 
         list(map_blocks(embed, range(0, self.n_pool, step)))
-        target = pool.new_zeros(n_clusters, dim)
-        for some, marks in zip(queries.split(step), labels.split(step), strict=True):
-            target += cluster_sums(features(some), marks, n_clusters)
-        sizes = torch.bincount(labels, minlength=n_clusters).to(queries)
-        self.target = (target / sizes[:, None]).to(dtype)  # (A, D)  mean embedding of each cluster
+        target = pool.new_zeros(len(clusters), dim)
+        parts = clusters.queries.split(step), clusters.labels.split(step)
+        for queries, labels in zip(*parts, strict=True):
+            target += cluster_sums(features(queries), labels, len(clusters))
+        # (A, D) the mean embedding of each cluster
+        self.target = (target / clusters.sizes[:, None]).to(dtype)
         self.chosen_sum = torch.zeros_like(self.target)  # (A, D)
         self.traced_sum, self.traced = self.chosen_sum, 0  # the same when MMD² was last asked for
-        self.taken = torch.zeros(n_clusters, self.n_pool, dtype=torch.bool, device=pool.device)
+        self.taken = torch.zeros(len(clusters), self.n_pool, dtype=torch.bool, device=pool.device)
 
     @property
     def block_rows(self) -> int:

@@ -17,6 +17,7 @@ import torch
 
 from crumb.errors import InvalidInput
 from crumb.herding.candidates import Candidates, herd_candidates, neighbours_beside
+from crumb.herding.clusters import Clusters
 from crumb.herding.kernel import Rbf
 from crumb.herding.neighbours import asking, each_of, fraction_searched
 from crumb.quiet import quiet
@@ -118,8 +119,7 @@ class MmdWish(Wish):
         herded, doubling = herd_candidates(
             Rbf(problem.kernel.bandwidth),
             torch.from_numpy(problem.pool),
-            torch.from_numpy(problem.queries),
-            torch.from_numpy(self.labels),
+            Clusters(torch.from_numpy(problem.queries), torch.from_numpy(self.labels)),
             problem.n,
             self.count,
             problem.seed,

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from crumb.herding.candidates import herd_candidates
+from crumb.herding.clusters import Clusters
 from crumb.herding.greedy import Herded, Objective, herd
 from crumb.herding.kernel import Rbf
 from crumb.herding.objective import ExactObjective, RffObjective
@@ -47,29 +48,26 @@ class MMD(Strategy):
 
 def _exact(problem: Problem, labels: torch.Tensor, last: bool) -> Found:
     kernel, pool = Rbf(problem.kernel.bandwidth), problem.tensor(problem.pool)
-    labels, n_clusters = labels.to(pool.device), int(labels.max()) + 1
-    task = kernel, pool, problem.tensor(problem.queries), labels, n_clusters
+    clusters = Clusters(problem.tensor(problem.queries), labels.to(pool.device))
     if problem.kernel.batch == 1 and runs_on(pool):
         from crumb.herding.gpu import GpuObjective
 
-        return _herd(problem, GpuObjective(*task)), {}
-    return _herd(problem, ExactObjective(*task, problem.map_blocks)), {}
+        return _herd(problem, GpuObjective(kernel, pool, clusters)), {}
+    return _herd(problem, ExactObjective(kernel, pool, clusters, problem.map_blocks)), {}
 
 
 def _rff(problem: Problem, labels: torch.Tensor, last: bool) -> Found:
-    pool, queries = problem.tensor(problem.pool), problem.tensor(problem.queries)
-    labels, n_clusters = labels.to(pool.device), int(labels.max()) + 1
+    pool = problem.tensor(problem.pool)
+    clusters = Clusters(problem.tensor(problem.queries), labels.to(pool.device))
     features = problem.features().like(pool)
-    objective = RffObjective(features, pool, queries, labels, n_clusters, problem.map_blocks)
-    return _herd(problem, objective), {}
+    return _herd(problem, RffObjective(features, pool, clusters, problem.map_blocks)), {}
 
 
 def _candidates(problem: Problem, labels: torch.Tensor, last: bool) -> Found | None:
     contexts, doubling = herd_candidates(
         Rbf(problem.kernel.bandwidth),
         problem.tensor(problem.pool),
-        problem.tensor(problem.queries),
-        labels,
+        Clusters(problem.tensor(problem.queries), labels),
         problem.n,
         problem.kernel.most_candidates,
         problem.seed,
