@@ -296,14 +296,14 @@ def _has_proba(estimator: _Crumb) -> bool:
 class CrumbClassifier(ClassifierMixin, _Crumb):
     """A PFN that classifies with small contexts, each matched to a cluster of the queries.
 
-    Clusters and contexts are chosen for the batch of queries, so answers depend on that batch. Pass a
-    frozen ``plan`` where each answer must depend on its row alone.
+    Clusters and contexts are chosen for the batch of queries, so answers depend on that batch. Pass
+    a frozen ``plan`` where each answer must depend on its row alone.
 
     Parameters
     ----------
     model : str, path or estimator, default="embedded"
-        ``"embedded"``, ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v2"``; the path
-        of a checkpoint of those packages; or any scikit-learn estimator of the right kind.
+        ``"embedded"``, ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v2"``; the
+        path of a checkpoint of those packages; or any scikit-learn estimator of the right kind.
     strategy : str or Strategy, default="mmd"
         ``"mmd"`` (CRUMB), ``"uniform"``, ``"knn"``, ``"micp"``, ``"centroid"``, ``"voronoi"``,
         ``"full"``, or a configured object such as ``MICP(gamma=2.0)``.
@@ -314,15 +314,15 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         n, the rows of a context: a count, or a share of the pool. ``"auto"``: 1,000.
     budget : str, float or None, default=None
         What a prediction may take: ``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of
-        seconds. It chooses ``n_clusters`` and ``context_size`` where these are ``"auto"``. Two small
-        passes are timed first; ``plan.settings["budget"]`` says what the choice should take. Times
-        vary, and so may the choice.
+        seconds. It chooses ``n_clusters`` and ``context_size`` where these are ``"auto"``. Two
+        small passes are timed first; ``plan.settings["budget"]`` says what the choice should take.
+        Times vary, and so may the choice.
     kernel : {"auto", "exact", "candidates", "rff"}, default="auto"
-        How contexts are searched. ``"exact"``: the RBF kernel, with every row of the pool a candidate
-        for every choice. ``"candidates"``: the same among fewer rows (CPU): rows drawn where the
-        queries of a cluster lie and the nearest rows of each query, doubled as long as that helps.
-        ``"rff"``: random Fourier features. ``"auto"`` takes exact or candidates by their cost, and
-        random features where both cost too much. The plan says which.
+        How contexts are searched. ``"exact"``: the RBF kernel, with every row of the pool a
+        candidate for every choice. ``"candidates"``: the same among fewer rows (CPU): rows drawn
+        where the queries of a cluster lie and the nearest rows of each query, doubled as long as
+        that helps. ``"rff"``: random Fourier features. ``"auto"`` takes exact or candidates by
+        their cost, and random features where both cost too much. The plan says which.
     rff_dim : int, default=256
         D, the number of random features.
     herd_batch : int or "auto", default="auto"
@@ -347,8 +347,8 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         Further arguments for the estimator of the PFN's package.
     cache_size : float, default=500
         Megabytes of keys and values to keep on the device for the contexts of a frozen ``plan``
-        (TabICL and the embedded model), so that later queries cost only themselves. 0 keeps nothing.
-        Takes effect at fit.
+        (TabICL and the embedded model), so that later queries cost only themselves. 0 keeps
+        nothing. Takes effect at fit.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
     random_state : int, RandomState, Generator or None, default=0
     n_jobs : int or None, default=None
@@ -376,11 +376,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     ) -> CrumbClassifier:
         """Hold the labelled table; all selection happens when queries come.
 
-        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset; ``y`` is then the name
-        of the target's column. ``where`` (a pyarrow expression, or tuples such as
-        ``[("year", ">=", 2020)]``) selects rows. ``columns`` names the features: all columns but the
-        target by default. A table that is too large for memory stays in its files; queries must be
-        in memory.
+        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset; ``y`` is then the
+        name of the target's column. ``where`` (a pyarrow expression, or tuples such as ``[("year",
+        ">=", 2020)]``) selects rows. ``columns`` names the features: all columns but the target by
+        default. A table that is too large for memory stays in its files; queries must be in memory.
         """
         self._fit(X, y, where, columns)
         return self
@@ -439,11 +438,10 @@ class CrumbRegressor(RegressorMixin, _Crumb):
     ) -> CrumbRegressor:
         """Hold the labelled table; all selection happens when queries come.
 
-        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset; ``y`` is then the name
-        of the target's column. ``where`` (a pyarrow expression, or tuples such as
-        ``[("year", ">=", 2020)]``) selects rows. ``columns`` names the features: all columns but the
-        target by default. A table that is too large for memory stays in its files; queries must be
-        in memory.
+        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset; ``y`` is then the
+        name of the target's column. ``where`` (a pyarrow expression, or tuples such as ``[("year",
+        ">=", 2020)]``) selects rows. ``columns`` names the features: all columns but the target by
+        default. A table that is too large for memory stays in its files; queries must be in memory.
         """
         self._fit(X, y, where, columns)
         return self

@@ -65,8 +65,8 @@ def load(path: str | Path, **changes: Any) -> Any:
     """Read a fitted estimator that ``save`` wrote; its answers are those of the saved one.
 
     ``changes`` replace parameters that differ on this machine: ``load(path, device="cpu")``, or
-    ``model=`` for a checkpoint in another place. Open only files that you trust: they name the model
-    that will be loaded.
+    ``model=`` for a checkpoint in another place. Open only files that you trust: they name the
+    model that will be loaded.
     """
     about, arrays, files = read_archive(path, FORMAT, VERSION)
     try:

@@ -29,8 +29,8 @@ class Plan:
         Row indices into the pool, most wanted first.
     mmd2 : list of K arrays
         MMD² between the queries of a cluster and the first 1, 2, … rows of its context. Estimated
-        from the random features with ``kernel="rff"``, exact otherwise; a single NaN where measuring
-        would cost too much.
+        from the random features with ``kernel="rff"``, exact otherwise; a single NaN where it was
+        too costly to measure.
     stop_reasons : list of K strings
         Why each context has the size that it has.
     centroids : array (K, d)
@@ -108,8 +108,8 @@ class Plan:
     def check_pool(self, fingerprint: str) -> None:
         if fingerprint != self.pool_fingerprint:
             raise PlanMismatch(
-                "This plan was made for another pool: its row numbers mean nothing here. Make a new "
-                "one with plan(X)."
+                "This plan was made for another pool: its row numbers mean nothing here. Make a "
+                "new one with plan(X)."
             )
 
     def summary(self) -> pd.DataFrame:

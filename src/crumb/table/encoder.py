@@ -1,8 +1,8 @@
 """Any table in, rows that a PFN understands out.
 
-numpy arrays stay numpy arrays. Data frames (pandas, polars, pyarrow) become pandas frames of numbers
-and categories. Types that the PFN packages would drop or refuse (bool, datetime, infinite values)
-become numbers; everything else reaches the network as the user gave it.
+numpy arrays stay numpy arrays. Data frames (pandas, polars, pyarrow) become pandas frames of
+numbers and categories. Types that the PFN packages would drop or refuse (bool, datetime, infinite
+values) become numbers; everything else reaches the network as the user gave it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def to_rows(X: Any, *, min_rows: int = 1) -> Rows:
     array = X if isinstance(X, np.ndarray) else np.asarray(X)
     if array.ndim == 1:
         raise InvalidInput(
-            "Expected a table with rows and columns (a 2D array), got 1D array instead. Reshape your "
-            "data, for example with X.reshape(-1, 1), or select columns with a list: frame[['a']]."
+            "Expected a table with rows and columns (a 2D array), got 1D array instead. Reshape "
+            "your data, for example with X.reshape(-1, 1), or select columns with a list: frame[['a']]."
         )
     if array.dtype.kind in "OUS":
         numeric = _as_numbers(array)

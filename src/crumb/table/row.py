@@ -22,10 +22,10 @@ LARGEST_WHOLE = 2**53  # up to here floats tell whole numbers apart
 
 
 class RowReader:
-    """Rows as the model sees them and as points of the selection space; None where a table is needed.
+    """Rows as the model sees them and as points of the selection space; None if a table is needed.
 
-    What is not plain (dates, text where numbers belong, wrong names or lengths) is left to the table,
-    which knows what to do with it or says what is wrong.
+    What is not plain (dates, text where numbers belong, wrong names or lengths) is left to the
+    table, which knows what to do with it or says what is wrong.
     """
 
     def __init__(self, encoder: TableEncoder, space: ColumnSpace, named: bool):
