@@ -8,7 +8,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any
 
-from crumb.cli.tables import FEW_VALUES
+from crumb.cli.tables import FEW_VALUES, fit_table, load_training, make_estimator, settle_task
 from crumb.errors import InvalidInput
 
 OPERATORS = ("<=", ">=", "!=", "==", "=", "<", ">")
@@ -26,8 +26,18 @@ def is_parquet(path: str) -> bool:
     return not path.lower().endswith((".csv", ".csv.gz"))
 
 
+def fit_files(args: argparse.Namespace) -> Any:
+    """A model whose training table is in Parquet, or in a CSV file that is read whole."""
+    if is_parquet(args.train):
+        task = settle_task(args, lambda: infer_file_task(args))
+        return make_estimator(args, task).fit(args.train, args.target, where=condition(args))
+    if args.where:
+        raise InvalidInput("--where is for training tables in Parquet.")
+    return fit_table(args, *load_training(args.train, args.target, args.drop_missing_target))
+
+
 def condition(args: argparse.Namespace) -> Any:
-    """What ``--where`` and ``--drop-missing-target`` say, as one filter; None where neither does."""
+    """The filter that ``--where`` and ``--drop-missing-target`` ask for, if any."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -44,7 +54,7 @@ def condition(args: argparse.Namespace) -> Any:
 
 
 def infer_file_task(args: argparse.Namespace) -> tuple[str, str]:
-    """Classification or regression, and the reason in words; the target is read until it is clear."""
+    """Classification or regression, and the reason; the target is read until that is clear."""
     import pyarrow as pa
 
     from crumb.scale.source import open_source

@@ -14,13 +14,11 @@ def number_or(*words: str, share: bool = False) -> Callable[[str], str | float |
     def read(text: str) -> str | float | None:
         if text in words:
             return None if text == "none" else text
-        for kind in (int, float) if share else (int,):
-            try:
-                return kind(text)
-            except ValueError:
-                pass
-        allowed = "".join(f" or {word!r}" for word in words)
-        raise argparse.ArgumentTypeError(f"expected a number{allowed}, got {text!r}")
+        try:
+            return float(text) if share and set(text) & set(".eE") else int(text)
+        except ValueError:
+            allowed = "".join(f" or {word!r}" for word in words)
+            raise argparse.ArgumentTypeError(f"expected a number{allowed}, got {text!r}") from None
 
     return read
 
@@ -107,6 +105,7 @@ COMMON = {
         "choices": ("classification", "regression"),
         "help": "inferred from the target if not given",
     },
+    "--quantiles": _value(levels, "0.1,0.9", "regression: quantiles at these levels as well"),
     "--drop-missing-target": _flag("leave out training rows without a target"),
     "--paper": _flag("the paper's settings; other options still win"),
     "--where": {

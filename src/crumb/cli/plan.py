@@ -114,7 +114,9 @@ def _show(args: argparse.Namespace, plan: Plan) -> None:
 
 
 def _compare(args: argparse.Namespace, make: Callable[[str], Plan]) -> None:
-    from crumb.picture import draw_comparison, query_groups
+    import numpy as np
+
+    from crumb.picture import draw_comparison, group_mmd2, query_groups
 
     plans, seconds = {}, {}
     for strategy in dict.fromkeys(args.compare):
@@ -123,12 +125,21 @@ def _compare(args: argparse.Namespace, make: Callable[[str], Plan]) -> None:
         seconds[strategy] = time.perf_counter() - started
     groups = query_groups(plans)
     first = next(iter(plans.values()))
-    points = first._pool, first._queries
-    rows = [
-        {**_line(name, plan, points, groups), "seconds": seconds[name]}
-        for name, plan in plans.items()
-    ]
-    draw_comparison(plans, *points, max(groups, key=sum), args.picture)
+    pool, queries = first._pool, first._queries
+    rows, sizes = [], [group.sum() for group in groups]
+    for name, plan in plans.items():
+        mmd2 = np.average(group_mmd2(plan, pool, queries, groups), weights=sizes)
+        rows.append(
+            {
+                "strategy": name,
+                "contexts": plan.n_clusters,
+                "rows": int(plan.sizes.max()),
+                "mmd2": mmd2,
+                "median_distance": np.median(plan.query_distance),
+                "seconds": seconds[name],
+            }
+        )
+    draw_comparison(plans, pool, queries, groups[np.argmax(sizes)], args.picture)
     if args.json:
         print_json({"strategies": rows, "query_groups": len(groups), "picture": args.picture})
         return
@@ -138,18 +149,3 @@ def _compare(args: argparse.Namespace, make: Callable[[str], Plan]) -> None:
         "each against the context that most of it gets"
     )
     print(f"picture in {args.picture}")
-
-
-def _line(name: str, plan: Plan, points: Any, groups: Any) -> dict[str, Any]:
-    """One strategy in numbers; groups are the same for all, and count by their queries."""
-    import numpy as np
-
-    from crumb.picture import group_mmd2
-
-    return {
-        "strategy": name,
-        "contexts": plan.n_clusters,
-        "rows": int(plan.sizes.max()),
-        "mmd2": np.average(group_mmd2(plan, *points, groups), weights=[g.sum() for g in groups]),
-        "median_distance": np.median(plan.query_distance),
-    }

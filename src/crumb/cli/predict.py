@@ -6,28 +6,16 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
-from crumb.cli.files import condition, infer_file_task, is_large, is_parquet
+from crumb.cli.files import fit_files, is_large
 from crumb.cli.options import (
     add_common,
     add_file_options,
     add_model_options,
     add_selection_options,
-    levels,
     parameters,
 )
 from crumb.cli.report import print_json
-from crumb.cli.tables import (
-    TABLES,
-    as_classes,
-    check_output,
-    fit_table,
-    load_tables,
-    load_training,
-    make_estimator,
-    settle_task,
-    write_table,
-)
-from crumb.errors import InvalidInput
+from crumb.cli.tables import TABLES, as_classes, check_output, fit_table, load_tables, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,17 +35,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--no-proba", action="store_true", help="classification: no columns probability_<class>"
     )
+    add_common(parser, "--quantiles", "--task", "--drop-missing-target")
     parser.add_argument(
-        "--quantiles",
-        type=levels,
-        metavar="0.1,0.9",
-        help="regression: add columns quantile_<level>",
-    )
-    add_common(parser, "--task", "--drop-missing-target")
-    parser.add_argument(
-        "--plan",
-        metavar="FILE",
-        help="contexts that `crumb plan --out` chose for this training table",
+        "--plan", metavar="FILE", help="contexts that `crumb plan --out` chose for this table"
     )
     add_model_options(parser)
     add_selection_options(parser)
@@ -105,7 +85,7 @@ def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
     check_output(args.out, (".parquet", ".pq"), inputs=[args.train, args.test])
     chunk_rows = CHUNK_ROWS if args.chunk_rows is None else args.chunk_rows
     positive("--chunk-rows", chunk_rows)
-    model = _fit(args)
+    model = fit_files(args)
     queries = open_queries(args.test, list(model.feature_names_in_))
     options = parameters(args)
     verbose, _ = options.pop("verbose"), options.pop("engine", None)
@@ -130,16 +110,6 @@ def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
         verbose=verbose,
     )
     return _report(args, model, queries.rows, plan, started)
-
-
-def _fit(args: argparse.Namespace) -> Any:
-    """A model whose training table is in Parquet files, or in a CSV file that is read whole."""
-    if is_parquet(args.train):
-        task = settle_task(args, lambda: infer_file_task(args))
-        return make_estimator(args, task).fit(args.train, args.target, where=condition(args))
-    if args.where:
-        raise InvalidInput("--where is for training tables in Parquet.")
-    return fit_table(args, *load_training(args.train, args.target, args.drop_missing_target))
 
 
 def _saved_plan(args: argparse.Namespace) -> Plan | None:

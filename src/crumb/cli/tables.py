@@ -47,18 +47,27 @@ def load_tables(
 
 def load_training(
     path: str, target: str | None, drop_missing_target: bool = False
-) -> tuple[pd.DataFrame, pd.Series | None]:
-    """The training table without its target, and the target."""
+) -> tuple[pd.DataFrame, Any]:
+    """The training table without its target, and the target (None where no target is named)."""
     pool = read_table(path)
     if target is None:
         return pool, None
     if target not in pool.columns:
         raise InvalidInput(f"{path} has no column {target!r}{_suggestion(target, list(pool))}")
-    pool = _with_target(pool, target, path, drop_missing_target)
     y = pool.pop(target)
     if not len(pool.columns):
         raise InvalidInput(f"{path} has no column besides the target {target!r}.")
-    return pool, y
+    known, count = y.notna(), int(y.isna().sum())
+    if count == len(y):
+        raise InvalidInput(f"The target {target!r} is missing in all {count:,} rows of {path}.")
+    if count and not drop_missing_target:
+        raise InvalidInput(
+            f"The target {target!r} is missing in {count:,} of {len(y):,} rows of {path}: "
+            f"fill them in, or leave these rows out with --drop-missing-target."
+        )
+    if count:
+        note(f"{count:,} rows of {path} without a target are left out.")
+    return pool[known].reset_index(drop=True), y[known].reset_index(drop=True)
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -189,21 +198,6 @@ def as_classes(y: pd.Series) -> Any:
     if are_whole(y):
         return y.to_numpy(dtype="int64")
     return y.to_numpy(dtype=None if pd.api.types.is_numeric_dtype(y.dtype) else object)
-
-
-def _with_target(pool: pd.DataFrame, target: str, path: str, drop_missing: bool) -> pd.DataFrame:
-    missing = pool[target].isna()
-    count = int(missing.sum())
-    if count == len(pool):
-        raise InvalidInput(f"The target {target!r} is missing in all {count:,} rows of {path}.")
-    if count and not drop_missing:
-        raise InvalidInput(
-            f"The target {target!r} is missing in {count:,} of {len(pool):,} rows of {path}: "
-            f"fill them in, or leave these rows out with --drop-missing-target."
-        )
-    if count:
-        note(f"{count:,} rows of {path} without a target are left out.")
-    return pool[~missing].reset_index(drop=True)
 
 
 def _aligned(queries: pd.DataFrame, columns: list[str], train: str, test: str) -> pd.DataFrame:
