@@ -31,8 +31,8 @@ def test_every_option_reaches_its_parameter():
     assert chosen == {
         "strategy": "uniform", "model": "tabicl-v2", "n_clusters": None, "context_size": 0.25,
         "kernel": "rff", "rff_dim": 32, "herd_batch": "auto", "bandwidth": 2.5,
-        "early_stopping": True, "min_per_class": 2, "n_estimators": 4, "device": "cpu", "random_state": 7, "n_jobs": 2,
-        "categorical_features": ["a", "city"], "budget": "30s",
+        "early_stopping": True, "min_per_class": 2, "n_estimators": 4, "device": "cpu",
+        "random_state": 7, "n_jobs": 2, "categorical_features": ["a", "city"], "budget": "30s",
         "features": "embedding", "engine": "ray", "verbose": 0,
     }  # fmt: skip
     assert set(chosen) <= set(CrumbClassifier().get_params())
