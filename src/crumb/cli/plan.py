@@ -125,7 +125,8 @@ def _compare(args: argparse.Namespace, make: Callable[[str], Plan]) -> None:
         seconds[strategy] = time.perf_counter() - started
     groups = query_groups(plans)
     first = next(iter(plans.values()))
-    pool, queries = first._pool, first._queries
+    pool, queries = first.pool_points, first.query_points
+    assert pool is not None and queries is not None  # a plan that was just made has them
     rows, sizes = [], [group.sum() for group in groups]
     for name, plan in plans.items():
         mmd2 = np.average(group_mmd2(plan, pool, queries, groups), weights=sizes)

@@ -78,7 +78,7 @@ def _predict_tables(args: argparse.Namespace) -> dict[str, Any]:
 
 def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
     """Queries in files, chunk by chunk."""
-    from crumb.options import positive
+    from crumb.checks import positive
     from crumb.scale.answers import CHUNK_ROWS, answer_files, open_queries
 
     started = time.perf_counter()
@@ -90,8 +90,8 @@ def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
     options = parameters(args)
     verbose, _ = options.pop("verbose"), options.pop("engine", None)
     about = {
-        "task": model._task,
-        "pool": model._fingerprint,
+        "task": model.task,
+        "pool": model.pool_.fingerprint,
         "no_proba": args.no_proba,
         "quantiles": args.quantiles,
         "plan": args.plan,
@@ -106,7 +106,7 @@ def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
         plan=_saved_plan(args),
         replan=args.replan,
         chunk_rows=chunk_rows,
-        seed=model._seed,
+        seed=model.options_.seed,
         verbose=verbose,
     )
     return _report(args, model, queries.rows, plan, started)
@@ -122,7 +122,7 @@ def _answers(args: argparse.Namespace, model: Any, rows: pd.DataFrame, plan: Pla
     """A prediction a row, and beside it the probabilities or quantiles."""
     import pandas as pd
 
-    if model._task == "classification":
+    if model.task == "classification":
         values = model.predict_proba(rows, plan=plan)
         prediction = model.classes_[values.argmax(axis=1)]
         names = [f"probability_{label}" for label in model.classes_]
@@ -143,7 +143,7 @@ def _report(
     args: argparse.Namespace, model: Any, rows: int, plan: Plan, started: float
 ) -> dict[str, Any]:
     return {
-        "task": model._task,
+        "task": model.task,
         "rows": rows,
         "out": args.out,
         "strategy": plan.settings["strategy"],
@@ -159,7 +159,7 @@ def _score(model: Any, truth: pd.Series, answers: pd.DataFrame) -> dict[str, Any
     import pandas as pd
     from sklearn.metrics import r2_score, roc_auc_score, root_mean_squared_error
 
-    if model._task == "regression":
+    if model.task == "regression":
         numbers = pd.to_numeric(truth, errors="coerce").to_numpy(dtype=float)
         known = np.isfinite(numbers)
         if known.sum() < 2:
