@@ -126,7 +126,8 @@ def _compare(args: argparse.Namespace, make: Callable[[str], Plan]) -> None:
     groups = query_groups(plans)
     first = next(iter(plans.values()))
     pool, queries = first.pool_points, first.query_points
-    assert pool is not None and queries is not None  # a plan that was just made has them
+    assert pool is not None  # a plan that was just made has its points
+    assert queries is not None
     rows, sizes = [], [group.sum() for group in groups]
     for name, plan in plans.items():
         mmd2 = np.average(group_mmd2(plan, pool, queries, groups), weights=sizes)
