@@ -35,7 +35,7 @@ from crumb.herding.cost import Load
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import RandomFourierFeatures, Rbf, median_bandwidth
 from crumb.herding.objective import ExactObjective, RffObjective
-from crumb.options import resolve_kernel
+from crumb.herding.search import resolve_search
 from crumb.parallel import block_threads
 from crumb.selection.clustering import cluster
 
@@ -159,14 +159,13 @@ def coreax(task: Task) -> Callable[[], Contexts]:
 def ways(task: Task) -> dict[str, Callable[[Any], Contexts]]:
     P, Q, L = task.tensors()
     exact, n, clusters = Rbf(task.sigma), task.n, Clusters(Q, L)
-    auto = resolve_kernel("auto", 256, "auto", task.sigma, Load(len(P), len(Q), len(clusters), n))
+    auto = resolve_search("auto", 256, "auto", task.sigma, Load(len(P), len(Q), len(clusters), n))
     assert auto.name == "candidates"
 
     def rff(dim: int, batch: int) -> Callable[[Any], Contexts]:
         features = task.features(dim).like(P)
         return lambda blocks: [
-            h.indices
-            for h in herd(RffObjective(features, P, clusters, blocks), n, batch)
+            h.indices for h in herd(RffObjective(features, P, clusters, blocks), n, batch)
         ]
 
     return {
@@ -242,7 +241,7 @@ def _grown(options: argparse.Namespace, rows: int) -> dict[str, Any]:
     task = Task.of(options, rows)
     P, Q, L = task.tensors()
     clusters = Clusters(Q, L)
-    most = resolve_kernel(
+    most = resolve_search(
         "auto", 256, "auto", task.sigma, Load(rows, len(Q), task.clusters, task.n)
     ).most_candidates
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
