@@ -104,9 +104,7 @@ def embedding(trial: Trial, weight: float | None) -> Spaces:
 
 def quantiles(trial: Trial) -> Spaces:
     """Columns by the rank of their values; indicators stay what they are."""
-    numbers = len(trial.model.pool_.encoder.columns_) - len(
-        trial.model.pool_.encoder.categorical_indices
-    )
+    numbers = len(trial.model.pool_.encoder.columns_) - len(trial.model.pool_.encoder.categorical_indices)
     if not numbers:
         return plain(trial)
     pool, asked = trial.pool.copy(), trial.asked.copy()

@@ -69,12 +69,15 @@ class ExactObjective(_PoolObjective):
     def __init__(self, kernel: Rbf, pool: Tensor, clusters: Clusters, map_blocks: MapBlocks = map):
         self.kernel, self.pool, self.norms = kernel, pool, norms(pool)  # (N, d), (N,)
         self.n_pool, self.n_clusters, self.map_blocks = len(pool), len(clusters), map_blocks
-        self.cross = cross_terms(kernel, pool, clusters, map_blocks)  # (A, N)
+        self.cross = self.cross_terms(clusters)  # (A, N)
         self.sums = torch.zeros_like(self.cross)  # (A, N)  Σ κ to chosen rows; +∞ if chosen itself
         self.latest = clusters.labels.new_empty(
             len(clusters), 0
         )  # (A, B)  rows that are not yet in the sums
         self.trace = Trace(kernel, means_within(kernel, clusters.members, map_blocks))
+
+    def cross_terms(self, clusters: Clusters) -> Tensor:
+        return cross_terms(self.kernel, self.pool, clusters, self.map_blocks)
 
     @property
     def block_rows(self) -> int:
@@ -176,13 +179,13 @@ class CandidateObjective:
         self.n_clusters, self.n_pool = cross.shape
         self.points, self.exact_cross = torch.from_numpy(points), torch.from_numpy(cross)
         # With two more columns one product gives the exponent: x·y − ‖x‖²/2 − ‖y‖²/2.
-        scaled = (points / kernel.sigma).astype(dtype)
+        scaled: np.ndarray = (points / kernel.sigma).astype(dtype)
         half = np.einsum("gmd,gmd->gm", scaled, scaled)[..., None] * scaled.dtype.type(-0.5)
         ones = np.ones_like(half)
         self.left = np.concatenate([scaled, half, ones], axis=2)  # (A, M, d + 2)
         right = np.concatenate([scaled, ones, half], axis=2).swapaxes(1, 2)
         self.right = np.ascontiguousarray(right)  # (A, d + 2, M)
-        self.cross = cross.astype(dtype)  # (A, M)
+        self.cross: np.ndarray = cross.astype(dtype)  # (A, M)
         self.sums = np.zeros_like(self.cross)  # (A, M)  Σ κ to the chosen rows; +∞ if chosen itself
         self.trace = Trace(kernel, within)
         self._prepare()

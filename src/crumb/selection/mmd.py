@@ -17,7 +17,6 @@ from crumb.herding.objective import ExactObjective, RffObjective
 from crumb.selection.base import Problem, Selection, Strategy
 from crumb.selection.clustering import cluster
 
-MOST_COLUMNS = 1_024  # for herding/gpu.py, whose blocks hold a whole row
 # Contexts, and what the plan should say of how they were found.
 Found = tuple[list[Herded], dict[str, Any]]
 
@@ -90,7 +89,7 @@ WAYS: dict[str, Callable[[Problem, torch.Tensor, bool], Found | None]] = {
 
 def runs_on(pool: torch.Tensor) -> bool:
     """Whether the kernels of herding/gpu.py can be used."""
-    return pool.is_cuda and pool.shape[1] <= MOST_COLUMNS and find_spec("triton") is not None
+    return pool.is_cuda and find_spec("triton") is not None
 
 
 def _herd(problem: Problem, objective: Objective) -> list[Herded]:
