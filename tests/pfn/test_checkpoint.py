@@ -19,6 +19,7 @@ from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidCheckpoint
 from crumb.pfn import weights
 from crumb.pfn.checkpoint import checksum, read_checkpoint
+from crumb.pfn.registry import CARDS
 
 
 def fit(path: Path | str) -> CrumbClassifier:
@@ -211,7 +212,7 @@ def test_file_that_was_replaced_is_read_again(tmp_path: Path) -> None:
 
 
 def test_embedded_weights_are_those_that_were_shipped() -> None:
-    for card in weights.CARDS:
+    for card in CARDS:
         if card.repository is None:
             assert checksum(weights.EMBEDDED / card.file) == card.sha256
 

@@ -16,7 +16,8 @@ from sklearn.metrics import log_loss, r2_score, roc_auc_score, root_mean_squared
 from sklearn.model_selection import train_test_split
 
 from crumb import CrumbClassifier, CrumbRegressor
-from crumb.pfn.weights import card_for, locate
+from crumb.pfn.registry import card_for
+from crumb.pfn.weights import locate
 from crumb.pretrain.network import configuration
 
 

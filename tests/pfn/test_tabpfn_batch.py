@@ -227,7 +227,7 @@ def test_estimate_is_not_below_what_a_pass_takes(tabpfn_classifier: Path) -> Non
         if event.name() == "[memory]":
             alive += event.nbytes()
             peak = max(peak, alive)
-    estimate = len(tasks) * 250 * tabpfn_batch.row_bytes(model._specs(), 8)
+    estimate = len(tasks) * 250 * tabpfn_batch.row_bytes(model.specs, 8)
     assert peak <= estimate <= 2 * peak
 
 
@@ -296,7 +296,7 @@ def test_network_is_not_copied(monkeypatch: pytest.MonkeyPatch, tabpfn_classifie
     monkeypatch.setattr(TabPFNV2, "forward", noted)
     model = backend(tabpfn_classifier)
     list(model.predict_contexts(_alike(3), PROBA))
-    assert networks == {id(model._specs().model)}
+    assert networks == {id(model.specs.model)}
 
 
 def test_later_network_of_the_same_package(tmp_path: Path) -> None:

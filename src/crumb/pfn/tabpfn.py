@@ -1,6 +1,6 @@
 """TabPFN through the official package (extra ``tabpfn``).
 
-Version 2 is named explicitly everywhere: the package's own default is a gated, non-commercial model.
+Weights are always named explicitly: the package's own default is a gated, non-commercial model.
 """
 
 from __future__ import annotations
@@ -8,12 +8,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
 from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
 from crumb.pfn.base import BackendSettings, ContextTask, Output
@@ -25,6 +23,7 @@ from crumb.pfn.tabpfn_batch import (
     cells,
     group_of,
     most_together,
+    predict_alone,
     predict_together,
     row_bytes,
 )
@@ -39,11 +38,12 @@ except ImportError as error:
     ) from error
 
 ANY_NUMBER = 1 << 60
+UNHEEDED = {"fit_mode", "memory_saving_mode"}  # by the package's batched calls
 
 
 @dataclasses.dataclass
 class SharedSpecs(ModelSpecs):
-    """Not copied with the estimator that holds it: the package's batched calls clone theirs, network and all."""
+    """Is not copied with its estimator: batched calls clone theirs, network and all."""
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> SharedSpecs:
         return self
@@ -53,17 +53,18 @@ def _build(path: Path, task: str, _device: str, _precision: str) -> ModelSpecs:
     kind = "classifier" if task == "classification" else "regressor"
     try:
         model, criterion, architecture, inference = load_model(path=path, estimator_type=kind)
-    except Exception as error:  # whatever the network's constructor makes of a wrong configuration
+    except Exception as error:  # a wrong configuration can break the constructor in any way
         raise InvalidCheckpoint(
             f"The weights in {path} do not fit the network that the file describes."
         ) from error
-    # The package warns above 200 rows on a CPU and refuses above 1,000: here the context budget is the user's
-    # own choice, and there are many contexts.
+    # The package warns above 200 rows on a CPU and refuses above 1,000. Here the user has chosen
+    # the context size, and there are many contexts.
     inference = dataclasses.replace(inference, MAX_CPU_SAMPLES=ANY_NUMBER)
     return SharedSpecs(model, architecture, inference, criterion if kind == "regressor" else None)
 
 
-# The package moves a network to its device and casts it to its precision in place, so those do not share one.
+# The package moves a network to its device and casts it to its precision in place. So a network
+# is shared only where both are the same.
 shared_specs = Shared(_build)
 
 
@@ -76,12 +77,12 @@ class TabPFNBackend(NetworkBackend):
         self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
     ):
         super().__init__(name, checkpoint, window, settings)
-        limit = (
-            self._specs().inference_config.MAX_NUMBER_OF_SAMPLES
-        )  # built here, to be refused at fit
+        limit = self.specs.inference_config.MAX_NUMBER_OF_SAMPLES  # loaded: may be refused at fit
         self.window = window or limit
 
-    def _specs(self) -> ModelSpecs:
+    @property
+    def specs(self) -> ModelSpecs:
+        """The network, and how the package runs it."""
         precision = self.settings.options.get("inference_precision")
         return shared_specs(self.path, self.task, self._device, str(precision))
 
@@ -91,9 +92,8 @@ class TabPFNBackend(NetworkBackend):
 
     @property
     def batched(self) -> bool:
-        """Whether contexts share a pass: on a CPU that is slower, and the package knows it to be wrong on MPS."""
-        unheeded = {"fit_mode", "memory_saving_mode"}  # by the package's batched calls
-        return self._device.startswith("cuda") and not unheeded & set(self.settings.options)
+        """Whether contexts share a pass: slower on a CPU, and wrong in the package on MPS."""
+        return self._device.startswith("cuda") and not UNHEEDED & set(self.settings.options)
 
     def predict_contexts(
         self, tasks: Iterable[ContextTask], output: Output
@@ -102,36 +102,17 @@ class TabPFNBackend(NetworkBackend):
             return super().predict_contexts(tasks, output)
 
         def run(group: list[ContextTask]) -> list[np.ndarray]:
-            return list(
-                chain.from_iterable(self._call(call, output) for call in self._calls(group))
-            )
+            most = most_together(self.specs, group, self._device)
+            calls = (group[start : start + most] for start in range(0, len(group), most))
+            return [answer for call in calls for answer in self._call(call, output)]
 
         return in_groups(tasks, lambda task: group_of(task, output), run, cells, HELD_CELLS)
-
-    def work(self, rows: int, queries: int, columns: int) -> float:
-        """Floating-point operations of a pass, by the layers of the network."""
-        config: Any = self._specs().architecture_config
-        wide, tokens = (
-            self._specs().model.embedding_dim,
-            columns // getattr(config, "features_per_group", 1) + 2,
-        )
-        cells = (rows + queries) * tokens
-        return float(config.nlayers * cells * (24 * wide**2 + 4 * wide * (rows + tokens)))
-
-    def bytes(self, rows: int, queries: int, columns: int) -> float:
-        return float((rows + queries) * row_bytes(self._specs(), columns))
-
-    def _calls(self, group: list[ContextTask]) -> Iterator[list[ContextTask]]:
-        """A group in parts that fit in memory."""
-        most = most_together(self._specs(), group, self._device)
-        return (group[start : start + most] for start in range(0, len(group), most))
 
     def _call(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
         return halved(
             tasks,
             run=lambda some: self._together(some, output),
             alone=lambda task: self.predict_context(task, output),
-            too_large=torch.OutOfMemoryError,
         )
 
     def _together(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
@@ -143,7 +124,7 @@ class TabPFNBackend(NetworkBackend):
 
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
         with self._refusals():
-            return _predict(self._estimator(task).fit(task.X, task.y), task, output)
+            return predict_alone(self._estimator(task).fit(task.X, task.y), task, output)
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -151,29 +132,23 @@ class TabPFNBackend(NetworkBackend):
             yield
         except TabPFNValidationError as error:
             raise InvalidInput(
-                f"The model {self.name!r} refuses a context (arguments named here go into model_options): {error}"
+                f"The model {self.name!r} refuses a context "
+                f"(arguments named here go into model_options): {error}"
             ) from error
 
     def _estimator(self, task: ContextTask) -> Any:
-        given: dict[str, Any] = {
-            "model_path": self._specs(),
-            "n_estimators": self.settings.n_estimators,
-            "device": self.settings.device,
-            "random_state": self.settings.seed,
-        }
-        if isinstance(
-            task.X, np.ndarray
-        ):  # in a frame, the package goes by the types of the columns
+        given: dict[str, Any] = {"model_path": self.specs}
+        if isinstance(task.X, np.ndarray):  # in a frame, the types of the columns say it
             given["categorical_features_indices"] = list(self.settings.categorical_indices) or None
-        return self.estimators[self.task](**{**given, **self.settings.options})
+        return self.estimator(**given)
 
+    def work(self, rows: int, queries: int, columns: int) -> float:
+        """Floating-point operations of a pass, by the layers of the network."""
+        config: Any = self.specs.architecture_config
+        wide = self.specs.model.embedding_dim
+        tokens = columns // getattr(config, "features_per_group", 1) + 2
+        layer = (rows + queries) * tokens * (24 * wide**2 + 4 * wide * (rows + tokens))
+        return float(config.nlayers * layer)
 
-def _predict(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:
-    if output.kind == "proba":
-        return estimator.predict_proba(task.queries)
-    if output.kind == "quantiles":
-        levels = list(output.quantiles)
-        return np.stack(
-            estimator.predict(task.queries, output_type="quantiles", quantiles=levels), axis=1
-        )
-    return estimator.predict(task.queries, output_type=output.kind)
+    def bytes(self, rows: int, queries: int, columns: int) -> float:
+        return float((rows + queries) * row_bytes(self.specs, columns))

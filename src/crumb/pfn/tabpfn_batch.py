@@ -1,7 +1,7 @@
-"""Several contexts through one pass of TabPFN: the package's batched calls, what they ask for, what they take.
+"""Several contexts through one pass of TabPFN, by the package's batched calls.
 
-The package prepares every context by itself, as ``fit`` and ``predict`` do, and lays what comes out side by side. So
-the answers are those of one context at a time, up to rounding in the precision that the network runs in.
+The package prepares every context by itself, as ``fit`` and ``predict`` do, and stacks the results.
+So the answers are those of one context at a time, up to rounding in the network's precision.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import numpy as np
 
 from crumb.devices import free_bytes
 from crumb.pfn.base import ContextTask, Output
-from crumb.pfn.groups import padded
+from crumb.pfn.groups import pieces
 
 if TYPE_CHECKING:
     from tabpfn import ModelSpecs
 
-# Some 100 contexts of 500 rows and 20 columns in the released network. A GPU is busy long before, and the widest tensor
-# stays under 2³¹ numbers, where 32-bit indices end.
+# About 100 contexts of 500 rows and 20 columns in the released network. A GPU is busy with fewer,
+# and the widest tensor stays under 2³¹ numbers, where 32-bit indices end.
 BATCH_BYTES = 16 << 30
 HELD_CELLS = 1 << 22  # of the tasks that wait for others to go with
-TENSORS = 9  # as wide as the embedding, at the peak of a layer: its input, and the inside of its MLP (4) before and after
+# As wide as the embedding, at the peak of a layer: its input, and its MLP (4) before and after.
+TENSORS = 9
 
 
 def cells(task: ContextTask) -> int:
@@ -32,7 +33,8 @@ def cells(task: ContextTask) -> int:
 def group_of(task: ContextTask, output: Output) -> Hashable:
     """What tasks of one call have in common: the package asks for one shape and one set of classes.
 
-    Queries are made up to the same number, so rows are counted in powers of two lest most of them be filling.
+    Queries are padded to the same number. Rows are counted in powers of two, so that at most half
+    of them are padding.
     """
     classes = int(task.y.max()) + 1 if output.kind == "proba" else None
     rows = len(task.X) + len(task.queries)
@@ -42,29 +44,39 @@ def group_of(task: ContextTask, output: Output) -> Hashable:
 def most_together(specs: ModelSpecs, tasks: list[ContextTask], device: str) -> int:
     """How many of these tasks one call may take, by an estimate of the memory."""
     rows = len(tasks[0].X) + max(len(task.queries) for task in tasks)
-    return max(
-        1, min(BATCH_BYTES, free_bytes(device)) // (rows * row_bytes(specs, tasks[0].X.shape[1]))
-    )
+    one = rows * row_bytes(specs, tasks[0].X.shape[1])
+    return max(1, min(BATCH_BYTES, free_bytes(device)) // one)
 
 
 def predict_together(estimator: Any, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
     """The package's answers to tasks of one group, from one call."""
     most = max(len(task.queries) for task in tasks)
-    lists = (
-        [task.X for task in tasks],
-        [task.y for task in tasks],
-        [padded(task.queries, most) for task in tasks],
-    )
+    contexts, labels = [task.X for task in tasks], [task.y for task in tasks]
+    queries = [pieces(task.queries, most, most)[0] for task in tasks]
     if output.kind == "proba":
-        answers = estimator.predict_proba_batched(*lists)
-    elif output.kind == "quantiles":
-        levels = estimator.predict_batched(
-            *lists, output_type="quantiles", quantiles=list(output.quantiles)
-        )
-        answers = [np.stack(one, axis=1) for one in levels]
+        answers = estimator.predict_proba_batched(contexts, labels, queries)
     else:
-        answers = estimator.predict_batched(*lists, output_type=output.kind)
+        asked = asked_of(output)
+        answers = estimator.predict_batched(contexts, labels, queries, **asked)
+    answers = [stacked(answer, output) for answer in answers]
     return [answer[: len(task.queries)] for answer, task in zip(answers, tasks, strict=True)]
+
+
+def predict_alone(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:
+    """The answer of a fitted estimator."""
+    if output.kind == "proba":
+        return estimator.predict_proba(task.queries)
+    return stacked(estimator.predict(task.queries, **asked_of(output)), output)
+
+
+def asked_of(output: Output) -> dict[str, Any]:
+    levels = {"quantiles": list(output.quantiles)} if output.kind == "quantiles" else {}
+    return {"output_type": output.kind, **levels}
+
+
+def stacked(answer: Any, output: Output) -> np.ndarray:
+    """The package lists its quantiles one by one."""
+    return np.stack(answer, axis=1) if output.kind == "quantiles" else answer
 
 
 def row_bytes(specs: ModelSpecs, columns: int) -> int:
