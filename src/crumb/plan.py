@@ -28,8 +28,9 @@ class Plan:
     contexts : list of K arrays
         Row indices into the pool, most wanted first.
     mmd2 : list of K arrays
-        MMD² between the queries of a cluster and the first 1, 2, … rows of its context. Estimated from the random
-        features with ``kernel="rff"``, exact otherwise; a single NaN where measuring would cost too much.
+        MMD² between the queries of a cluster and the first 1, 2, … rows of its context. Estimated
+        from the random features with ``kernel="rff"``, exact otherwise; a single NaN where it was
+        too costly to measure.
     stop_reasons : list of K strings
         Why each context has the size that it has.
     centroids : array (K, d)
@@ -55,6 +56,9 @@ class Plan:
     pool_fingerprint: str
     pool_size: int
     settings: dict[str, Any] = field(default_factory=dict)
+    # Points of the selection space, for drawing; they are not saved.
+    pool_points: np.ndarray | None = field(default=None, repr=False, compare=False)
+    query_points: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         n_clusters, n_queries = len(self.contexts), len(self.labels)
@@ -71,13 +75,16 @@ class Plan:
         )
         if not whole:
             raise PlanMismatch(
-                "This plan contradicts itself: its labels, contexts and centroids do not fit together."
+                "This plan contradicts itself: its labels, contexts and centroids do not fit "
+                "together."
             )
 
     def __getstate__(self) -> dict[str, Any]:
         """The points kept for drawing are the pool: a pickled plan stays small without them."""
         return {
-            name: value for name, value in vars(self).items() if name not in ("_pool", "_queries")
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("pool_points", "query_points")
         }
 
     @property
@@ -101,7 +108,8 @@ class Plan:
     def check_pool(self, fingerprint: str) -> None:
         if fingerprint != self.pool_fingerprint:
             raise PlanMismatch(
-                "This plan was made for another pool: its row numbers mean nothing here. Make a new one with plan(X)."
+                "This plan was made for another pool: its row numbers mean nothing here. Make a "
+                "new one with plan(X)."
             )
 
     def summary(self) -> pd.DataFrame:
@@ -129,18 +137,19 @@ class Plan:
     ) -> Any:
         """Draw pool, queries and the context of one cluster in two dimensions, and the MMD² traces.
 
-        ``pool`` and ``queries`` are the tables in the selection space; without them only the traces are drawn.
+        ``pool`` and ``queries`` are points of the selection space; without them only the traces are
+        drawn.
         ``CrumbClassifier.plan`` attaches them, so ``clf.plan(X).plot()`` needs no argument.
         """
         from crumb.picture import draw_plan
 
-        pool = pool if pool is not None else getattr(self, "_pool", None)
-        queries = queries if queries is not None else getattr(self, "_queries", None)
+        pool = self.pool_points if pool is None else pool
+        queries = self.query_points if queries is None else queries
         return draw_plan(self, pool, queries, cluster, path)
 
     def attach(self, pool: np.ndarray, queries: np.ndarray) -> Plan:
         """Remember the points of the selection space for drawing; they are not saved."""
-        self._pool, self._queries = pool, queries
+        self.pool_points, self.query_points = pool, queries
         return self
 
     def save(self, path: str | Path) -> None:

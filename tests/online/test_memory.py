@@ -19,7 +19,7 @@ X = queries(60)
 
 
 def cache(stream: CrumbOnline) -> ContextCache:
-    return stream.estimator._backend._contexts
+    return stream.estimator.backend_.contexts
 
 
 def kept(stream: CrumbOnline) -> set[bytes]:
@@ -113,7 +113,7 @@ def test_two_versions_stay_within_the_budget_and_the_most_used_contexts_come_fir
         assert 0 < len(more) < 3
         sizes = np.bincount(stream.plan.labels)
         ready = [
-            context_key(stream.estimator._pool, context) in more for context in stream.plan.contexts
+            context_key(stream.estimator.pool_, context) in more for context in stream.plan.contexts
         ]
         assert sizes[ready].min() >= sizes[~np.array(ready)].max()
         del stream._free_retired
@@ -134,7 +134,7 @@ def test_a_pass_that_runs_out_of_memory_is_tried_again_without_what_is_kept(monk
     plain = cheap("embedded")
 
     def short(self, task, output):
-        tries.append((task.keep, len(self._contexts)))
+        tries.append((task.keep, len(self.contexts)))
         if task.keep:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return run(self, task, output)

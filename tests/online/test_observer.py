@@ -83,7 +83,7 @@ def test_refreshes_and_looks(monkeypatch) -> None:
         stream._refresher.settle()
         assert diary.heard["looked"][0][0].found
         assert [version for version, _ in diary.heard["refreshed"]] == [2]
-        monkeypatch.setattr(type(clf), "_plan", lambda *given, **named: 1 / 0)
+        monkeypatch.setattr(type(clf), "plan_points", lambda *given, **named: 1 / 0)
         stream.submit_many(queries(20, shift=-5.0))
         stream._refresher.settle()
         with pytest.raises(ZeroDivisionError):

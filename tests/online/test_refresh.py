@@ -110,14 +110,14 @@ def test_queries_are_answered_while_a_plan_is_made(monkeypatch) -> None:
     reset_gate(opened=True)
     clf, making, go_on = cheap(Gate()), threading.Event(), threading.Event()
     with CrumbOnline(clf, queries(), timeout=0) as stream:
-        plan = type(clf)._plan
+        plan = type(clf).plan_points
 
         def slow(self, *given, **named):
             making.set()
             assert go_on.wait(20)
             return plan(self, *given, **named)
 
-        monkeypatch.setattr(type(clf), "_plan", slow)
+        monkeypatch.setattr(type(clf), "plan_points", slow)
         refresh = threading.Thread(target=stream.refresh)
         refresh.start()
         assert making.wait(10)
@@ -130,7 +130,7 @@ def test_queries_are_answered_while_a_plan_is_made(monkeypatch) -> None:
 def test_a_plan_that_fails_leaves_the_old_one(monkeypatch) -> None:
     clf = cheap()
     with CrumbOnline(clf, queries(), refresh="periodic", refresh_every=10, timeout=0) as stream:
-        monkeypatch.setattr(type(clf), "_plan", lambda *given, **named: 1 / 0)
+        monkeypatch.setattr(type(clf), "plan_points", lambda *given, **named: 1 / 0)
         stream.submit_many(queries(10))
         stream._refresher.settle()
         assert stream.stats().refresh_failures == 1

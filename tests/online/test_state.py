@@ -47,8 +47,8 @@ def test_a_restart_answers_the_same(tmp_path) -> None:
     with CrumbOnline.load(path, clock=clock) as again:
         assert again.refresh() == 3
         np.testing.assert_array_equal(again.plan.centroids, later.centroids)
-        assert len(again.estimator._pool.rows) == 210
-        assert again.estimator._fingerprint == later.pool_fingerprint
+        assert len(again.estimator.pool_.rows) == 210
+        assert again.estimator.pool_.fingerprint == later.pool_fingerprint
 
 
 def test_frames_and_text_labels(tmp_path) -> None:

@@ -70,7 +70,7 @@ def test_answers_of_the_embedded_network(cache_size: float) -> None:
             if cache_size:
                 np.testing.assert_allclose(got, expected, atol=1e-5, rtol=0)
                 assert (
-                    len(clf._backend._contexts) == PLAN.n_clusters
+                    len(clf.backend_.contexts) == PLAN.n_clusters
                 )  # a flush costs the queries, not the context
             else:
                 np.testing.assert_array_equal(got, expected)
@@ -420,7 +420,7 @@ def test_a_refresh_swaps_at_once_and_nobody_gets_a_mixture() -> None:
     expected = {number: CLF.predict_proba(X, plan=plan) for number, plan in plans.items()}
     for i, answer in answers:
         np.testing.assert_array_equal(answer.value, expected[answer.version][i])
-        assert answer.cluster == plans[answer.version].route(CLF._query(X[i : i + 1])[1])[0]
+        assert answer.cluster == plans[answer.version].route(CLF.encode(X[i : i + 1])[1])[0]
 
 
 def test_who_waits_at_a_swap_is_answered_by_the_old_plan_without_delay() -> None:

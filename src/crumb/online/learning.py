@@ -10,9 +10,8 @@ import numpy as np
 from sklearn.base import clone
 
 from crumb.errors import InvalidInput
-from crumb.infer import take
 from crumb.table.encoder import Rows
-from crumb.table.pieces import stack
+from crumb.table.pieces import stack, take
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +96,7 @@ class PoolMemory:
 
 def first_pool(estimator: Any, date: float) -> LabelledRows:
     """The pool of a fitted estimator, all of it as old as the stream."""
-    pool = estimator._pool
+    pool = estimator.pool_
     y = pool.y if pool.n_classes is None else estimator.classes_[pool.y]
     return LabelledRows(pool.rows, y, np.full(len(y), date))
 
@@ -108,9 +107,9 @@ def refitted(estimator: Any, pool: LabelledRows) -> Any:
         raise InvalidInput(
             "Fewer than two rows are young enough for the pool: the plan stays as it was."
         )
-    fresh = clone(estimator).set_params(random_state=estimator._seed)
+    fresh = clone(estimator).set_params(random_state=estimator.options_.seed)
     fresh.fit(pool.rows, pool.y)
-    fresh._backend.share(estimator._backend)
+    fresh.backend_.share(estimator.backend_)
     return fresh
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from crumb.checks import positive
 from crumb.errors import InvalidInput
 from crumb.online.refresh import RefreshPolicy
-from crumb.options import positive
 
 
 def check_settings(settings: dict[str, Any]) -> dict[str, Any]:

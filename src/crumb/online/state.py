@@ -78,12 +78,12 @@ def load(
     try:
         estimator = _read(files["estimator.crumb"], lambda file: load_estimator(file, **changes))
         plan = _read(files["plan.crumb"], Plan.load)
-        plan.check_pool(estimator._fingerprint)
+        plan.check_pool(estimator.pool_.fingerprint)
         baseline = Baseline(
             arrays["baseline_points"],
             arrays["baseline_centroids"],
             arrays["baseline_distances"],
-            estimator._settings.bandwidth,
+            estimator.options_.bandwidth,
         )
         version = PlanVersion(
             about["number"], about["pool_number"], estimator, plan, baseline, about["made"]
@@ -129,7 +129,7 @@ def _unpack(
     if f"{name}.parquet" not in files:
         return arrays[name]
     return unpack_frame(
-        files[f"{name}.parquet"], estimator._encoder.columns_, estimator._encoder.kinds_
+        files[f"{name}.parquet"], estimator.pool_.encoder.columns_, estimator.pool_.encoder.kinds_
     )
 
 

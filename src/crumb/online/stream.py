@@ -22,7 +22,7 @@ import numpy as np
 
 from crumb.devices import out_of_memory
 from crumb.errors import DeadlineExceeded, InvalidInput, StreamClosed
-from crumb.estimator import _labels
+from crumb.estimator import check_labels
 from crumb.online.buffer import Buffers, Key
 from crumb.online.clock import Clock
 from crumb.online.drift import Drift
@@ -152,7 +152,7 @@ class CrumbOnline:
         }
         check_settings(self._settings)
         estimator, clock = check_estimator(estimator), clock or Clock()
-        rows, points = pool_sample(estimator, window) if X is None else estimator._query(X)
+        rows, points = pool_sample(estimator, window) if X is None else estimator.encode(X)
         version = make_version(
             estimator, points, 1, 1, clock.date(), plan, plan_ahead and X is not None
         )
@@ -415,7 +415,7 @@ class CrumbOnline:
             estimator = (
                 old.estimator if upcoming is None else refitted(old.estimator, upcoming.pool)
             )
-            points = estimator._query(latest(pieces, count))[1]
+            points = estimator.encode(latest(pieces, count))[1]
             number, pool_number = old.number + 1, old.pool_number + int(upcoming is not None)
             ahead = bool(self._settings["plan_ahead"])
             new = make_version(
@@ -474,7 +474,7 @@ class CrumbOnline:
 
     def learn(self, X: Any, y: Any) -> None:
         """Labelled rows for the pool; the next refresh sees them."""
-        labels = _labels(y)
+        labels = check_labels(y)
         rows = self._version.encode(X)[0].copy()  # the caller may write to X again
         if len(rows) != len(labels):
             raise InvalidInput(f"X has {len(rows)} rows, y has {len(labels)} labels.")

@@ -15,15 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from crumb.devices import collect_garbage, out_of_memory
 from crumb.errors import InvalidInput
 from crumb.estimator import quantile_levels
-from crumb.infer import context_key, infer, keep_contexts, take
+from crumb.infer import context_key, infer, keep_contexts
 from crumb.online.drift import Baseline
 from crumb.online.expected import expected_queries
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.rng import generator
 from crumb.table.encoder import Rows
-from crumb.table.pieces import Piece, one_row
-from crumb.table.row import RowReader
+from crumb.table.pieces import Piece, take
 
 log = logging.getLogger("crumb.online")
 
@@ -50,16 +49,11 @@ class PlanVersion:
     made: float  # seconds since 1970
 
     def encode(self, X: Any) -> tuple[Rows, np.ndarray]:
-        return self.estimator._query(X)
+        return self.estimator.encode(X)
 
     def encode_row(self, row: Any) -> tuple[Piece, np.ndarray]:
         """``encode`` for one row, given as ``submit`` takes it."""
-        read = self.reader(row) if self.reader is not None else None
-        return self.encode(one_row(row, self.columns)) if read is None else read
-
-    @cached_property
-    def reader(self) -> RowReader | None:
-        return RowReader.of(self.estimator)
+        return self.estimator.encode_row(row)
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -68,14 +62,14 @@ class PlanVersion:
     @property
     def columns(self) -> list[Any] | None:
         """The names of the columns, where they have names."""
-        rows = self.estimator._pool.rows
+        rows = self.estimator.pool_.rows
         return None if isinstance(rows, np.ndarray) else list(rows.columns)
 
     @cached_property
     def keys(self) -> frozenset[bytes]:
         """The names under which the back-end keeps the contexts of this version."""
         return frozenset(
-            context_key(self.estimator._pool, context) for context in self.plan.contexts
+            context_key(self.estimator.pool_, context) for context in self.plan.contexts
         )
 
     def prepare(self) -> None:
@@ -83,11 +77,11 @@ class PlanVersion:
 
         What another version keeps stays where it is: both together stay within the budget.
         """
-        _ = self.reader, self.keys
+        _ = self.keys
         use = np.bincount(self.plan.labels, minlength=self.plan.n_clusters)
         contexts = [self.plan.contexts[cluster] for cluster in np.argsort(-use, kind="stable")]
         try:
-            keep_contexts(self.estimator._backend, self.estimator._pool, contexts)
+            keep_contexts(self.estimator.backend_, self.estimator.pool_, contexts)
         except Exception as error:
             if not out_of_memory(error):
                 raise
@@ -97,22 +91,22 @@ class PlanVersion:
 
     def forget(self, keys: Iterable[bytes] | None = None) -> None:
         """Free what is kept of some contexts, or of all."""
-        self.estimator._backend.forget(keys)
+        self.estimator.backend_.forget(keys)
 
     def free_memory(self) -> None:
         """A pass ran out of memory: nothing is kept, of any version."""
         self.forget()
-        collect_garbage(self.estimator._settings.device)
+        collect_garbage(self.estimator.options_.device)
 
     def answer(self, cluster: int, rows: Rows, output: Output, keep: bool = True) -> list[Answer]:
         """One pass: what the frozen plan says about encoded rows of one cluster."""
         labels = np.full(len(rows), cluster)
         # Labels are the most probable classes where there are probabilities, as in ``predict``.
-        from_proba = output.kind == "label" and "proba" in self.estimator._backend.outputs
+        from_proba = output.kind == "label" and "proba" in self.estimator.backend_.outputs
         asked = Output("proba") if from_proba else output
         values = infer(
-            self.estimator._backend,
-            self.estimator._pool,
+            self.estimator.backend_,
+            self.estimator.pool_,
             self.plan.contexts,
             labels,
             rows,
@@ -129,12 +123,12 @@ class PlanVersion:
 
 def check_estimator(estimator: Any) -> Any:
     """A copy of a fitted estimator: fitting the original again must not reach into the stream."""
-    if not hasattr(estimator, "_query"):
+    if not hasattr(estimator, "encode_row"):
         raise InvalidInput(
             f"A stream needs a fitted CrumbClassifier or CrumbRegressor, got {estimator!r}."
         )
     check_is_fitted(estimator)
-    if estimator._disk is not None:
+    if estimator.pool_.on_disk:
         raise InvalidInput(
             "A stream needs a pool in memory: fit a table, or files that fit into memory."
         )
@@ -143,7 +137,7 @@ def check_estimator(estimator: Any) -> Any:
 
 def resolve_output(estimator: Any, output: str | None, quantiles: Any = None) -> Output:
     """What is asked: by default probabilities, labels where the model has none, and means for regression."""
-    backend = estimator._backend
+    backend = estimator.backend_
     if output is None:
         output = next(kind for kind in ("proba", "label", "mean") if kind in backend.outputs)
     asked = Output(output, quantile_levels(quantiles) if output == "quantiles" else ())
@@ -168,19 +162,25 @@ def make_version(
     ``ahead``: and for what may come next.
     """
     if plan is None:
-        planned = expected_queries(points, estimator._points, estimator._seed) if ahead else points
-        plan = estimator._plan(planned, evidence=False)
-    plan.check_pool(estimator._fingerprint)
-    baseline = Baseline.of(points, plan.n_clusters, estimator._settings.bandwidth, estimator._seed)
+        planned = (
+            expected_queries(points, estimator.pool_.points, estimator.options_.seed)
+            if ahead
+            else points
+        )
+        plan = estimator.plan_points(planned, evidence=False)
+    plan.check_pool(estimator.pool_.fingerprint)
+    baseline = Baseline.of(
+        points, plan.n_clusters, estimator.options_.bandwidth, estimator.options_.seed
+    )
     return PlanVersion(number, pool_number, estimator, plan, baseline, made)
 
 
 def pool_sample(estimator: Any, size: int) -> tuple[Rows, np.ndarray]:
     """Rows of the pool in the place of queries, until there are some."""
-    pool, points = estimator._pool.rows, estimator._points
+    pool, points = estimator.pool_.rows, estimator.pool_.points
     if len(points) <= size:
         return pool, points
     index = np.sort(
-        generator(estimator._seed, "pool sample").choice(len(points), size, replace=False)
+        generator(estimator.options_.seed, "pool sample").choice(len(points), size, replace=False)
     )
     return take(pool, index), points[index]

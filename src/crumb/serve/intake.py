@@ -129,7 +129,7 @@ class Intake:
 
     def _encode(self, turn: list[Ticket]) -> list[Future[Answer]]:
         pieces = [ticket.columns for ticket in turn]
-        names = self._stream.estimator._encoder.columns_
+        names = self._stream.estimator.pool_.encoder.columns_
         return self._stream.submit_many(self._schema.table(pieces, names))
 
     def close(self) -> None:

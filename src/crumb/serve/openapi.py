@@ -54,7 +54,7 @@ def describe(service: Service, learn: bool) -> dict[str, Any]:
         "/metrics": _text("For Prometheus"),
     }
     if learn:
-        label = service.stream.estimator._pool.y[:0] if classes is None else classes[:1]
+        label = service.stream.estimator.pool_.y[:0] if classes is None else classes[:1]
         paths["/learn"] = _post(
             "Labelled rows for the next refresh",
             learn_schema(service, classes),

@@ -53,7 +53,7 @@ class Projection:
 
     def _flat(self, version: PlanVersion, points: np.ndarray) -> np.ndarray:
         if self._axes is None or self._axes[0] is not version.estimator:
-            self._axes = (version.estimator, *principal_axes(version.estimator._points))
+            self._axes = (version.estimator, *principal_axes(version.estimator.pool_.points))
         _, centre, axes = self._axes
         return (points - centre) @ axes.T
 

@@ -121,7 +121,7 @@ class Service:
         return before + asked.rows
 
     def _learn(self, asked: Asked, labels: list[Any]) -> None:
-        names = self.stream.estimator._encoder.columns_
+        names = self.stream.estimator.pool_.encoder.columns_
         self.stream.learn(self.schema.table([asked.columns], names), labels)
         if self._keep is not None and not self._keep():
             raise Refusal(

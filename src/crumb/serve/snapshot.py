@@ -96,4 +96,4 @@ def restore(folder: Path, observer: Observer, allow_missing: bool) -> tuple[Crum
     stream = CrumbOnline.load(folder / STREAM, observer=observer)
     if (folder / SCHEMA).exists():
         return stream, Schema.from_json((folder / SCHEMA).read_text())
-    return stream, Schema.of(stream.estimator._pool.rows, allow_missing)
+    return stream, Schema.of(stream.estimator.pool_.rows, allow_missing)

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
-from crumb.infer import take
 from crumb.table.encoder import Rows
 
 
@@ -31,7 +30,7 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One encoded row of a frame that nobody has made yet: frames of one row cost a millisecond each."""
+    """One encoded row without a frame: a frame of one row costs a millisecond."""
 
     layout: Layout
     values: list[Any]
@@ -109,7 +108,7 @@ def _tables(layout: Layout | None, run: list[Any]) -> list[Rows]:
 
 
 def _joined(columns: list[pd.Series]) -> pd.Series:
-    """pandas makes plain objects of categoricals whose categories differ, as those of single rows do."""
+    """pandas makes objects of categoricals whose categories differ, as those of rows do."""
     if isinstance(columns[0].dtype, pd.CategoricalDtype) and any(
         c.dtype != columns[0].dtype for c in columns
     ):
@@ -120,7 +119,7 @@ def _joined(columns: list[pd.Series]) -> pd.Series:
 
 
 def gather(places: Sequence[tuple[Piece, int]]) -> Rows:
-    """The rows at these places, in this order; neighbours that come from one table are taken together."""
+    """The rows at these places, in this order; runs from one table are taken together."""
     pieces: list[tuple[Piece, list[int]]] = []
     for rows, index in places:
         if not pieces or pieces[-1][0] is not rows:
@@ -133,3 +132,15 @@ def _taken(rows: Piece, index: list[int]) -> Piece:
     if isinstance(rows, Record) or index == list(range(len(rows))):
         return rows
     return take(rows, np.array(index))
+
+
+def take(rows: Rows, index: np.ndarray) -> Rows:
+    """Some rows of an array or a frame."""
+    if isinstance(rows, np.ndarray):
+        return rows[index]
+    return rows.iloc[index].reset_index(drop=True)
+
+
+def take_column(rows: Rows, index: np.ndarray, j: int) -> pd.Series:
+    """Some rows of one column."""
+    return pd.Series(rows[index, j]) if isinstance(rows, np.ndarray) else rows.iloc[index, j]
