@@ -196,7 +196,7 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 
 
 def test_link_into_a_cache(tabicl_classifier: Path, tmp_path: Path) -> None:
-    """The hub's cache keeps its files under their checksums, and links with readable names to them."""
+    """The hub's cache names its files by their checksums, and has readable links to them."""
     blob = tmp_path / "0123abcd"
     shutil.copy(tabicl_classifier, blob)
     (tmp_path / "model.ckpt").symlink_to(blob)

@@ -74,9 +74,9 @@ def test_regressor_has_a_smaller_error_than_gradient_boosting(table):
 
 
 def test_larger_contexts_help():
-    X, y = make_friedman1(5_300, noise=0.3, random_state=1)
+    X, y = make_friedman1(3_300, noise=0.3, random_state=1)
     scores = [
-        r2_score(y[5_000:], regressor().fit(X[:n], y[:n]).predict(X[5_000:])) for n in (500, 5_000)
+        r2_score(y[3_000:], regressor().fit(X[:n], y[:n]).predict(X[3_000:])) for n in (500, 3_000)
     ]
     assert scores[1] > scores[0] > 0.95
 
@@ -133,7 +133,7 @@ def test_categories_and_missing_values():
 
 
 def test_probabilities_are_calibrated():
-    """Labels drawn with known probabilities: the network finds them, neither bolder nor shyer than they are."""
+    """Labels drawn with known probabilities: the network is neither bolder nor shyer than these."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3_000, 4))
     chance = 1 / (1 + np.exp(-(1.2 * X[:, 0] - X[:, 1])))

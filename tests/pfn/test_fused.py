@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -90,10 +90,31 @@ def package(
     return [answer(one, task, output) for one, task in fitted(path, tasks, regression, **options)]
 
 
+class ReadsOnce:
+    """Mixed into the package's estimators: reading the file would take most of their time."""
+
+    networks: ClassVar[dict[str, TabICL]] = {}
+
+    def _load_model(self) -> None:
+        path = str(self.model_path)
+        if path not in self.networks:
+            super()._load_model()
+            self.networks[path] = self.model_
+        self.model_ = self.networks[path]
+
+
+class PackageClassifier(ReadsOnce, TabICLClassifier):
+    pass
+
+
+class PackageRegressor(ReadsOnce, TabICLRegressor):
+    pass
+
+
 def fitted(
     path: Path, tasks: Sequence[ContextTask], regression: bool = False, **options: Any
 ) -> list[tuple[Any, ContextTask]]:
-    kind = TabICLRegressor if regression else TabICLClassifier
+    kind = PackageRegressor if regression else PackageClassifier
     given = {"n_estimators": 1, "random_state": 0, "device": "cpu", **options}
     return [(kind(model_path=path, **given).fit(task.X, task.y), task) for task in tasks]
 

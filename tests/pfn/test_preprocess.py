@@ -26,7 +26,7 @@ from crumb.pfn.preprocess import (
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The following categorical columns",
     "ignore:n_quantiles",
-    "ignore:Mean of empty slice",  # with a threshold below 1, all values of a column can be outliers
+    "ignore:Mean of empty slice",  # below a threshold of 1, all values can be outliers
     "ignore:Degrees of freedom",
     "ignore:overflow encountered",
 )

@@ -6,12 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from crumb.errors import InvalidInput
-from crumb.table.encoder import Rows
+
+if TYPE_CHECKING:
+    from crumb.table.encoder import Rows
 
 
 @dataclass(frozen=True)
