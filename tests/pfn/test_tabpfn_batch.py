@@ -15,14 +15,13 @@ import torch
 pytest.importorskip("tabpfn")
 
 from checkpoints import tabpfn_v2_5_regressor
-from small_tables import classes, numbers, table, targets
+from small_tables import QUANTILES, classes, numbers, table, targets
 from tabpfn import TabPFNClassifier, TabPFNRegressor
 from tabpfn.architectures.tabpfn_v2 import TabPFNV2
 
-import crumb.pfn.tabpfn
+import crumb.pfn.tabpfn as module
 from crumb import CrumbClassifier
 from crumb.errors import InvalidInput
-from crumb.pfn import tabpfn_batch
 from crumb.pfn.base import BackendSettings, ContextTask, Output
 from crumb.pfn.checkpoint import read_checkpoint
 from crumb.pfn.tabpfn import TabPFNBackend, shared_specs
@@ -36,7 +35,6 @@ pytestmark = pytest.mark.filterwarnings(
 )
 # In half precision, how many rows go together shows in the third digit.
 SINGLE = {"inference_precision": torch.float32}
-DECILES = [i / 10 for i in range(1, 10)]  # the quantiles in the package's full answer
 PROBA = Output("proba")
 
 
@@ -74,10 +72,8 @@ def one_by_one(
     fitted = (kind(model_path=path, **given).fit(task.X, task.y) for task in tasks)
     if output.kind == "proba":
         return [one.predict_proba(task.queries) for one, task in zip(fitted, tasks, strict=True)]
-    return [
-        one.predict(task.queries, output_type=output.kind)
-        for one, task in zip(fitted, tasks, strict=True)
-    ]
+    asked = {"output_type": output.kind, "quantiles": list(output.quantiles) or None}
+    return [one.predict(task.queries, **asked) for one, task in zip(fitted, tasks, strict=True)]
 
 
 def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray], tolerance: float = 1e-4) -> None:
@@ -109,7 +105,7 @@ def test_classifier_equals_the_package(
     answers = list(backend(tabpfn_classifier, n_estimators).predict_contexts(tasks, PROBA))
     shapes = [(9, 3), (12, 3), (14, 3), (5, 2), (3, 3), (7, 2)]
     assert [answer.shape for answer in answers] == shapes
-    assert_same(answers, (one_by_one(tabpfn_classifier, tasks, PROBA, n_estimators)))
+    assert_same(answers, one_by_one(tabpfn_classifier, tasks, PROBA, n_estimators))
 
 
 @pytest.mark.parametrize("n_estimators", [1, 4])
@@ -117,11 +113,11 @@ def test_classifier_equals_the_package(
 def test_regressor_equals_the_package(kind: str, n_estimators: int, tabpfn_regressor: Path) -> None:
     """Targets of every context on a scale of their own."""
     tasks, ours = contexts(kind, regression=True), backend(tabpfn_regressor, n_estimators)
-    expected = one_by_one(tabpfn_regressor, tasks, Output("full"), n_estimators)
+    expected = one_by_one(tabpfn_regressor, tasks, Output("full", QUANTILES), n_estimators)
     for output in ("mean", "median"):
         answers = list(ours.predict_contexts(tasks, Output(output)))
         assert_same(answers, [answer[output] for answer in expected])
-    answers = list(ours.predict_contexts(tasks, Output("quantiles", DECILES)))
+    answers = list(ours.predict_contexts(tasks, Output("quantiles", QUANTILES)))
     assert_same(answers, [np.stack(answer["quantiles"], axis=1) for answer in expected])
 
 
@@ -171,7 +167,7 @@ def test_estimator_with_contexts_that_lack_a_class(
 def test_tasks_are_taken_as_they_are_needed(
     monkeypatch: pytest.MonkeyPatch, tabpfn_classifier: Path
 ) -> None:
-    monkeypatch.setattr(crumb.pfn.tabpfn, "HELD_CELLS", sum(map(tabpfn_batch.cells, _alike(2))))
+    monkeypatch.setattr(module, "HELD_CELLS", sum(map(module.cells, _alike(2))))
     taken = 0
 
     def tasks() -> Iterator[ContextTask]:
@@ -184,7 +180,7 @@ def test_tasks_are_taken_as_they_are_needed(
     assert taken == 0
     first = next(answers)
     assert taken == 3
-    assert_same([first, *answers], (one_by_one(tabpfn_classifier, _alike(6), PROBA)))
+    assert_same([first, *answers], one_by_one(tabpfn_classifier, _alike(6), PROBA))
 
 
 def test_calls_fit_in_memory(
@@ -192,12 +188,12 @@ def test_calls_fit_in_memory(
 ) -> None:
     tasks = _alike(7)
     specs = shared_specs(tabpfn_classifier, "classification", "cpu", "torch.float32")
-    one = len(tasks[0].X) * tabpfn_batch.row_bytes(specs, 4)  # and some more for the queries
-    monkeypatch.setattr(tabpfn_batch, "BATCH_BYTES", 4 * one)
+    one = len(tasks[0].X) * module.row_bytes(specs, 4)  # and some more for the queries
+    monkeypatch.setattr(module, "BATCH_BYTES", 4 * one)
     answers = list(backend(tabpfn_classifier).predict_contexts(tasks, PROBA))
     assert widths == [3, 3, 1]
-    assert_same(answers, (one_by_one(tabpfn_classifier, tasks, PROBA)))
-    monkeypatch.setattr(tabpfn_batch, "BATCH_BYTES", 1)
+    assert_same(answers, one_by_one(tabpfn_classifier, tasks, PROBA))
+    monkeypatch.setattr(module, "BATCH_BYTES", 1)
     widths.clear()
     list(backend(tabpfn_classifier).predict_contexts(tasks[:2], PROBA))
     assert widths == [1, 1]
@@ -217,7 +213,7 @@ def test_estimate_is_not_below_what_a_pass_takes(tabpfn_classifier: Path) -> Non
         if event.name() == "[memory]":
             alive += event.nbytes()
             peak = max(peak, alive)
-    estimate = len(tasks) * 250 * tabpfn_batch.row_bytes(model.specs, 8)
+    estimate = len(tasks) * 250 * module.row_bytes(model.specs, 8)
     assert peak <= estimate <= 2 * peak
 
 
@@ -234,7 +230,7 @@ def test_memory_that_runs_out_halves_the_call(
     monkeypatch.setattr(TabPFNV2, "forward", small)
     answers = list(backend(tabpfn_classifier).predict_contexts(_alike(5), PROBA))
     assert widths == [2, 1, 2]
-    assert_same(answers, (one_by_one(tabpfn_classifier, _alike(5), PROBA)))
+    assert_same(answers, one_by_one(tabpfn_classifier, _alike(5), PROBA))
 
 
 @pytest.mark.parametrize(
@@ -246,7 +242,7 @@ def test_what_the_batched_call_cannot_do(
     tasks = _alike(3)
     answers = list(backend(tabpfn_classifier, **options).predict_contexts(tasks, PROBA))
     assert widths == [1, 1, 1]
-    assert_same(answers, (one_by_one(tabpfn_classifier, tasks, PROBA, **options)))
+    assert_same(answers, one_by_one(tabpfn_classifier, tasks, PROBA, **options))
 
 
 def test_contexts_that_the_package_refuses(tabpfn_classifier: Path) -> None:
@@ -271,7 +267,7 @@ def test_declared_categories(tabpfn_classifier: Path) -> None:
     model.settings = replace(model.settings, categorical_indices=[0, 2])
     options = {"categorical_features_indices": [0, 2]}
     answers = list(model.predict_contexts(tasks, PROBA))
-    assert_same(answers, (one_by_one(tabpfn_classifier, tasks, PROBA, **options)))
+    assert_same(answers, one_by_one(tabpfn_classifier, tasks, PROBA, **options))
 
 
 def test_network_is_not_copied(monkeypatch: pytest.MonkeyPatch, tabpfn_classifier: Path) -> None:
@@ -293,7 +289,7 @@ def test_later_network_of_the_same_package(tmp_path: Path) -> None:
     path = tabpfn_v2_5_regressor(tmp_path / "tabpfn-v2.5-regressor.ckpt")
     tasks = contexts(regression=True)
     answers = list(backend(path).predict_contexts(tasks, Output("mean")))
-    assert_same(answers, (one_by_one(path, tasks, Output("mean"))))
+    assert_same(answers, one_by_one(path, tasks, Output("mean")))
 
 
 @pytest.mark.parametrize(
@@ -332,14 +328,12 @@ def test_groups() -> None:
         replace(task, X=pd.DataFrame(task.X), queries=pd.DataFrame(task.queries)),
         replace(task, queries=numbers(500, 2)),
     ]
-    keys = {tabpfn_batch.group_of(one, PROBA) for one in [task, *others]}
+    keys = {module.group_of(one, PROBA) for one in [task, *others]}
     assert len(keys) == 6
     same = replace(task, X=numbers(30, 3), y=classes(30, 4), queries=numbers(11, 5))
-    assert tabpfn_batch.group_of(same, PROBA) == tabpfn_batch.group_of(task, PROBA)
+    assert module.group_of(same, PROBA) == module.group_of(task, PROBA)
     whole = replace(task, y=np.arange(30))
-    assert tabpfn_batch.group_of(whole, Output("mean")) == tabpfn_batch.group_of(
-        task, Output("mean")
-    )
+    assert module.group_of(whole, Output("mean")) == module.group_of(task, Output("mean"))
 
 
 def _alike(count: int) -> list[ContextTask]:

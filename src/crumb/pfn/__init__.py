@@ -9,7 +9,7 @@ network            what all back-ends with a checkpoint share
 tabicl             TabICL and the embedded networks. On a GPU many contexts share a pass: fused
                    stacks them, preprocess prepares their rows, forward is the way through the
                    network. tabicl_package is the only file that knows the package's inside
-tabpfn             TabPFN; tabpfn_batch: its passes for many contexts
+tabpfn             TabPFN
 sklearn            any scikit-learn estimator
 groups             tasks that go together, and queries in pieces
 cache              contexts that come again
