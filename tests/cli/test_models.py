@@ -42,6 +42,3 @@ def test_models_needs_no_torch():
     code = "import sys; from crumb.cli import main; main(['models']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
-
-
-# --- predict: answers
