@@ -75,10 +75,9 @@ def compare(kind: str, rows: int, columns: int, n: int, clusters: list[int]) -> 
             half = rows_at_distances(distance, of_queries, count // 2, order)
             ways[f"half and half, {times}n"] = np.union1d(half, near([k], count // 2)[0])
         for way, candidates in ways.items():
-            points = gaps[candidates][None].astype(np.float64)
-            objective = CandidateObjective(
-                Rbf(sigma), points, cross[candidates][None], torch.zeros(1), np.float32
-            )
+            points = torch.from_numpy(gaps[candidates].astype(np.float64))
+            terms = torch.from_numpy(cross[candidates])
+            objective = CandidateObjective(Rbf(sigma), [points], [terms], torch.zeros(1))
             (context,) = herd(objective, n)
             found.setdefault(way, []).append(mmd2(pool[candidates[context.indices]], mine, sigma))
     means = {way: float(np.mean(values)) for way, values in found.items()}

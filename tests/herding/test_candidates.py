@@ -56,7 +56,7 @@ def test_herding_among_all_rows_is_the_paper_s(seed: int, rows: int, d: int) -> 
     points, queries, sigma = rng.normal(size=(rows, d)), rng.normal(size=(7, d)), 1.3
     cross = brute_force.rbf(points, queries, sigma).mean(1)
     within = torch.full((2,), brute_force.rbf(queries, queries, sigma).mean())
-    both = np.stack([points, points[::-1]]), np.stack([cross, cross[::-1]])
+    both = [[torch.from_numpy(a), torch.from_numpy(a[::-1].copy())] for a in (points, cross)]
     one, other = herd(CandidateObjective(Rbf(sigma), *both, within, np.float64), rows)
     assert one.indices.tolist() == brute_force.greedy(points, queries, rows, sigma)
     assert (rows - 1 - other.indices).tolist() == one.indices.tolist()
