@@ -75,11 +75,11 @@ def test_a_pool_of_bounded_size_forgets_the_oldest() -> None:
         X, y = table(50, seed=5)
         stream.learn(X, y)
         stream.refresh()
-        np.testing.assert_array_equal(stream.estimator._pool.rows[-50:], X)
-        assert len(stream.estimator._pool.rows) == 200
+        np.testing.assert_array_equal(stream.estimator.pool_.rows[-50:], X)
+        assert len(stream.estimator.pool_.rows) == 200
         clock.move(600.0)
         stream.refresh()
-        np.testing.assert_array_equal(stream.estimator._pool.rows, X)
+        np.testing.assert_array_equal(stream.estimator.pool_.rows, X)
         clock.move(1_000.0)
         with pytest.raises(InvalidInput, match="young enough"):
             stream.refresh()
@@ -95,7 +95,7 @@ def test_frames_with_categories_that_the_pool_has_not_seen() -> None:
         new = pd.DataFrame({"x": [1.0, 2.0], "c": pd.Categorical(["z", "a"]), "t": ["w", None]})
         stream.learn(new, [1, 0])
         stream.refresh()
-        rows = stream.estimator._pool.rows
+        rows = stream.estimator.pool_.rows
         assert rows["c"].astype(str).tolist()[-2:] == ["z", "a"]
         assert isinstance(rows["c"].dtype, pd.CategoricalDtype)
         got = stream.submit({"x": 3.0, "c": "z", "t": "w"}).result(20).value
@@ -120,4 +120,4 @@ def test_wrong_lessons_are_refused() -> None:
             stream.learn(X, np.full(10, np.inf))
         stream.learn(X, y)
         stream.refresh()
-        assert len(stream.estimator._pool.rows) == 210
+        assert len(stream.estimator.pool_.rows) == 210

@@ -19,7 +19,7 @@ X = queries(60)
 
 
 def cache(stream: CrumbOnline) -> ContextCache:
-    return stream.estimator._backend._contexts
+    return stream.estimator.backend_._contexts
 
 
 def kept(stream: CrumbOnline) -> set[bytes]:
@@ -50,18 +50,21 @@ def test_a_plan_is_ready_before_it_is_swapped_in_and_the_old_one_leaves_with_its
     made,
 ) -> None:
     clf = cheap("embedded", cache_size=500)
-    with CrumbOnline(clf, X, b_min=100, timeout=1e6, clock=ManualClock()) as stream:
-        first = stream._version.keys
+    at_swap: list[set[bytes]] = []
+    heard = Observer()
+    heard.refreshed = lambda *what: at_swap.append(kept(stream))
+    with CrumbOnline(
+        clf, X, b_min=100, timeout=1e6, clock=ManualClock(), observer=heard
+    ) as stream:
+        first = stream.current.keys
         assert kept(stream) == first
         assert len(made) == len(first)
         stream.submit_many(X)
         stream.flush()
         assert len(made) == len(first)  # a flush costs the queries, not the context
         asked = stream.submit_many(queries(60, seed=2, shift=1.5))
-        at_swap: list[set[bytes]] = []
-        stream._observer.refreshed = lambda *what: at_swap.append(kept(stream))
         stream.refresh()
-        second = stream._version.keys
+        second = stream.current.keys
         assert second <= at_swap[0]
         assert {future.result(20).version for future in asked} == {1}
         stream.flush()
@@ -76,12 +79,12 @@ def test_contexts_of_another_pool_share_the_budget() -> None:
     clf = cheap("embedded", cache_size=500)
     T, y = table(50, seed=5)
     with CrumbOnline(clf, X, timeout=0) as stream:
-        room, first = cache(stream), stream._version.keys
+        room, first = cache(stream), stream.current.keys
         stream.learn(T, y)
         stream.refresh()
         assert cache(stream) is room
-        assert stream._version.keys.isdisjoint(first)  # row numbers mean other rows
-        assert kept(stream) == stream._version.keys
+        assert stream.current.keys.isdisjoint(first)  # row numbers mean other rows
+        assert kept(stream) == stream.current.keys
         got = np.array([future.result(20).value for future in stream.submit_many(X)])
         np.testing.assert_allclose(
             got, stream.estimator.predict_proba(X, plan=stream.plan), atol=1e-5
@@ -105,7 +108,7 @@ def test_two_versions_stay_within_the_budget_and_the_most_used_contexts_come_fir
     with CrumbOnline(clf, X, b_min=100, timeout=1e6, clock=ManualClock()) as stream:
         assert len(kept(stream)) == 3
         stream.submit_many(queries(90, seed=3, shift=1.0))
-        stream._window.add(queries(60, seed=3, shift=1.0))
+        stream._recent.add(queries(60, seed=3, shift=1.0))
         before = kept(stream)
         stream._free_retired = lambda: None  # as if somebody waited for ever
         stream.refresh()
@@ -113,7 +116,7 @@ def test_two_versions_stay_within_the_budget_and_the_most_used_contexts_come_fir
         assert 0 < len(more) < 3
         sizes = np.bincount(stream.plan.labels)
         ready = [
-            context_key(stream.estimator._pool, context) in more for context in stream.plan.contexts
+            context_key(stream.estimator.pool_, context) in more for context in stream.plan.contexts
         ]
         assert sizes[ready].min() >= sizes[~np.array(ready)].max()
         del stream._free_retired

@@ -136,7 +136,7 @@ def test_what_has_not_changed_is_not_written_again(tmp_path):
         # A snapshot of the library's has no columns beside it: they are those of the pool.
         restored, schema = restore(tmp_path, metrics, allow_missing=False)
         restored.close()
-        assert schema == Schema.of(stream.estimator._pool.rows)
+        assert schema == Schema.of(stream.estimator.pool_.rows)
         write_schema(tmp_path, schema)
         assert json.loads((tmp_path / "columns.json").read_text())["named"] is False
         (tmp_path / "columns.json").write_text("{}")
