@@ -53,9 +53,7 @@ def test_a_plan_is_ready_before_it_is_swapped_in_and_the_old_one_leaves_with_its
     at_swap: list[set[bytes]] = []
     heard = Observer()
     heard.refreshed = lambda *what: at_swap.append(kept(stream))
-    with CrumbOnline(
-        clf, X, b_min=100, timeout=1e6, clock=ManualClock(), observer=heard
-    ) as stream:
+    with CrumbOnline(clf, X, b_min=100, timeout=1e6, clock=ManualClock(), observer=heard) as stream:
         first = stream.current.keys
         assert kept(stream) == first
         assert len(made) == len(first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ STREAM = (
     "max_pending",
     "refresh",
     "refresh_every",
-    "window",
+    "recent",
     "max_rows",
     "max_age",
 )
@@ -124,15 +124,19 @@ def _add_http(group: Any) -> None:
 
 
 def _add_stream(group: Any) -> None:
-    def add(name: str, kind: Callable[[str], Any], metavar: str, text: str) -> None:
-        group.add_argument(name, type=kind, metavar=metavar, default=argparse.SUPPRESS, help=text)
+    def add(
+        name: str, kind: Callable[[str], Any], metavar: str, text: str, old: str | None = None
+    ) -> None:
+        """``old``: the name of the option in version 0.1."""
+        names, nothing = (name, old) if old else (name,), argparse.SUPPRESS
+        group.add_argument(*names, type=kind, metavar=metavar, default=nothing, help=text)
 
-    add("--b-min", int, "B", "queries of a cluster that make a pass worth its while")
+    add("--b-min", int, "B", "queries of a cluster that get a pass at once")
     add("--timeout", float, "S", "seconds after which fewer do")
     add("--max-pending", int, "N", "queries that may wait; more are refused")
     add("--refresh", str, "WHEN", "never, periodic or drift")
     add("--refresh-every", int, "N", "queries between two refreshes, or two looks for drift")
-    add("--window", int, "N", "latest queries, for which a new plan is made")
+    add("--recent", int, "N", "latest queries, for which a new plan is made", "--window")
     add("--max-rows", int, "N", "rows of the pool beyond which the oldest leave it")
     add("--max-age", float, "S", "seconds after which rows leave the pool")
 
@@ -158,14 +162,14 @@ def run(args: argparse.Namespace, usage_error: Callable[[str], Any]) -> None:
 def serve(args: argparse.Namespace) -> None:
     from crumb.serve.limits import Limits
     from crumb.serve.logs import setup
-    from crumb.serve.run import Options, run_service
+    from crumb.serve.run import ServeOptions, run_service
     from crumb.serve.server import bind
 
     limits = Limits(
         args.max_rows_per_request, args.max_bytes, args.deadline, _token(args.token_file)
     )
     bound = bind(args.host, args.port)
-    options = Options(
+    options = ServeOptions(
         name=args.name,
         limits=limits,
         state=args.state,
@@ -177,7 +181,7 @@ def serve(args: argparse.Namespace) -> None:
         as_json=args.json,
     )
     setup(args.log_level)
-    run_service(lambda observer: _stream(args, observer), bound, options)
+    run_service(lambda observers: _stream(args, observers), bound, options)
 
 
 def _token(path: Path | None) -> str | None:
@@ -189,7 +193,7 @@ def _token(path: Path | None) -> str | None:
     return lines[0].strip()
 
 
-def _stream(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, Schema]:
+def _stream(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[CrumbOnline, Schema]:
     """From the snapshot if there is one; else from the training table."""
     from crumb.serve.snapshot import has_snapshot, restore
 
@@ -200,14 +204,13 @@ def _stream(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, 
             if getattr(args, name, None) is not None
         ]
         if unused:
-            note(
-                f"goes on from the snapshot in {args.state}, which has its own: {', '.join(unused)} not used."
-            )
-        return restore(args.state, observer, args.allow_missing)
-    return _fresh(args, observer)
+            ignored = ", ".join(unused)
+            note(f"goes on from the snapshot in {args.state}; not used: {ignored}.")
+        return restore(args.state, observers, args.allow_missing)
+    return _fresh(args, observers)
 
 
-def _fresh(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, Schema]:
+def _fresh(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[CrumbOnline, Schema]:
     from crumb.cli.tables import load_tables
     from crumb.online import CrumbOnline
     from crumb.serve.schema import Schema
@@ -223,7 +226,7 @@ def _fresh(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, S
     if args.learn and settings.get("refresh", "never") == "never":
         note("what is learned is seen at a refresh: --refresh periodic or drift makes one.")
     queries = tables.X_test if args.queries else None
-    stream = CrumbOnline(estimator, queries, observer=observer, **settings)
+    stream = CrumbOnline(estimator, queries, observer=observers, **settings)
     return stream, Schema.of(tables.X_train, args.allow_missing)
 
 

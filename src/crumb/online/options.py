@@ -37,9 +37,7 @@ class StreamOptions:
         if self.max_age is not None and not self.max_age > 0:
             raise InvalidInput(f"max_age must be a positive number, got {self.max_age!r}.")
         if not 0 < self.significance < 1:
-            raise InvalidInput(
-                f"significance must lie between 0 and 1, got {self.significance!r}."
-            )
+            raise InvalidInput(f"significance must lie between 0 and 1, got {self.significance!r}.")
         _ = self.policy
 
     @property

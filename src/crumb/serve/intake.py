@@ -1,7 +1,8 @@
-"""From requests to the stream: single rows go straight in, tables that come at the same time are encoded together.
+"""From requests to the stream: single rows go straight in, tables are encoded together.
 
-A single row is read in microseconds. Encoding a table takes milliseconds whatever its size, and would hold up the event
-loop: one thread does it, and what comes while it is busy goes into its next turn. The rest runs in the event loop.
+A single row is read in microseconds. Encoding a table takes milliseconds whatever its size, which
+would hold up the event loop: one thread does it, and what comes meanwhile goes into its next turn.
+The rest runs in the event loop.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from crumb.errors import StreamFull
 from crumb.online import Answer, CrumbOnline
-from crumb.serve.schema import Columns, Schema
+from crumb.serve.schema import Record, Schema
 
 MOST_ROWS = 2_048  # rows that are encoded together
 
@@ -21,16 +22,15 @@ MOST_ROWS = 2_048  # rows that are encoded together
 class Ticket:
     """The rows of one request, on their way to be submitted and answered."""
 
-    def __init__(self, columns: Columns, rows: int):
-        self.columns, self.rows = columns, rows
+    def __init__(self, records: Sequence[Record]):
+        self.records, self._left = records, len(records)
         self.done: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
         self._futures: Sequence[Future[Answer]] = ()
-        self._left = rows
 
     def submitted(self, futures: Sequence[Future[Answer]]) -> None:
         """The stream has the rows."""
         self._futures = futures
-        if self.done.done():  # nobody waits any more
+        if self.done.done():  # the client is gone
             self.cancel()
             return
         loop = self.done.get_loop()
@@ -53,42 +53,39 @@ class Ticket:
             self.done.set_exception(error)
 
     def cancel(self) -> None:
-        """Nobody waits for these rows any more: their places in the buffers are free."""
+        """The client waits no longer: free the places in the buffers."""
         self.done.cancel()
         for future in self._futures:
             future.cancel()
 
 
 class Intake:
-    """``max_pending``: rows that may wait here and in the stream together."""
-
-    def __init__(self, stream: CrumbOnline, schema: Schema, max_pending: int):
-        self._stream, self._schema, self._max_pending = stream, schema, max_pending
+    def __init__(self, stream: CrumbOnline, schema: Schema):
+        self._stream, self._schema = stream, schema
         self._waiting: deque[Ticket] = deque()
         self.rows = 0  # rows that wait here
         self._thread = ThreadPoolExecutor(1, "crumb-intake")
         self._pump: asyncio.Task[None] | None = None
 
-    def put(self, columns: Columns, rows: int) -> Ticket:
-        if rows == 1 and self._schema.plain:
-            ticket = Ticket(columns, rows)
-            ticket.submitted([self._stream.submit(self._schema.row(columns))])
+    def put(self, records: Sequence[Record]) -> Ticket:
+        ticket = Ticket(records)
+        if len(records) == 1 and self._schema.plain:
+            ticket.submitted([self._stream.submit(self._schema.row(records[0]))])
             return ticket
-        self._check_room(self.rows + rows)
-        ticket = Ticket(columns, rows)
+        self._check_room(self.rows + len(records))
         self._waiting.append(ticket)
-        self.rows += rows
+        self.rows += len(records)
         if self._pump is None:
             self._pump = asyncio.create_task(self._submit_all())
         return ticket
 
     def _check_room(self, rows: int) -> None:
-        """Found out before the rows are encoded: a service that is full must be quick to say so."""
-        pending = self._stream.stats().pending
-        if pending + rows > self._max_pending:
+        """Before the rows are encoded: a service that is full must be quick to say so."""
+        pending, most = self._stream.stats().pending, self._stream.options.max_pending
+        if pending + rows > most:
             raise StreamFull(
-                f"{pending} queries wait for an answer and {rows} more would exceed max_pending={self._max_pending}; "
-                f"try again when some are answered."
+                f"{pending} queries wait for an answer and {rows} more would exceed "
+                f"max_pending={most}; try again when some are answered."
             )
 
     async def _submit_all(self) -> None:
@@ -98,39 +95,36 @@ class Intake:
 
     def _take(self) -> list[Ticket]:
         turn = [self._waiting.popleft()]
-        rows = turn[0].rows
-        while self._waiting and rows + self._waiting[0].rows <= MOST_ROWS:
+        rows = len(turn[0].records)
+        while self._waiting and rows + len(self._waiting[0].records) <= MOST_ROWS:
             turn.append(self._waiting.popleft())
-            rows += turn[-1].rows
+            rows += len(turn[-1].records)
         self.rows -= rows
         return turn
 
     async def _submit(self, turn: list[Ticket]) -> None:
         if not turn:
             return
+        loop = asyncio.get_running_loop()
         try:
-            self._check_room(turn[0].rows)
-            futures = await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._encode, turn
-            )
+            self._check_room(len(turn[0].records))
+            futures = await loop.run_in_executor(self._thread, self._encode, turn)
         except Exception as error:
             if len(turn) == 1:
                 turn[0].failed(error)
                 return
-            for (
-                ticket
-            ) in turn:  # one of them is at fault, or not all find room: the others must not suffer
+            for ticket in turn:  # one is at fault, or not all find room: the others go on
                 await self._submit([ticket])
             return
         start = 0
         for ticket in turn:
-            ticket.submitted(futures[start : start + ticket.rows])
-            start += ticket.rows
+            ticket.submitted(futures[start : start + len(ticket.records)])
+            start += len(ticket.records)
 
     def _encode(self, turn: list[Ticket]) -> list[Future[Answer]]:
-        pieces = [ticket.columns for ticket in turn]
-        names = self._stream.estimator._encoder.columns_
-        return self._stream.submit_many(self._schema.table(pieces, names))
+        records = [record for ticket in turn for record in ticket.records]
+        names = self._stream.estimator.pool_.columns
+        return self._stream.submit_many(self._schema.table(records, names))
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
