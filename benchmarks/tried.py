@@ -48,9 +48,9 @@ class Trial:
     """A fitted estimator, its queries, and what several ideas need."""
 
     def __init__(self, model: Any, queries: Any):
-        self.model, self.task = model, model._task
-        self.rows, self.asked = model._query(queries)
-        self.pool, self.y = model._points, model._pool.y
+        self.model, self.task = model, model.task
+        self.rows, self.asked = model.encode(queries)
+        self.pool, self.y = model.pool_.points, model.pool_.y
 
     @cached_property
     def forest(self) -> Any:
@@ -69,8 +69,8 @@ class Trial:
 
     @cached_property
     def embedded(self) -> Spaces:
-        embed = RowEmbedding(self.model._backend, self.model._pool, 0)
-        return embed(self.model._pool.rows), embed(self.rows)
+        embed = RowEmbedding(self.model.backend_, self.model.pool_, 0)
+        return embed(self.model.pool_.rows), embed(self.rows)
 
 
 def plain(trial: Trial) -> Spaces:
@@ -104,7 +104,7 @@ def embedding(trial: Trial, weight: float | None) -> Spaces:
 
 def quantiles(trial: Trial) -> Spaces:
     """Columns by the rank of their values; indicators stay what they are."""
-    numbers = len(trial.model._encoder.columns_) - len(trial.model._encoder.categorical_indices)
+    numbers = len(trial.model.pool_.encoder.columns_) - len(trial.model.pool_.encoder.categorical_indices)
     if not numbers:
         return plain(trial)
     pool, asked = trial.pool.copy(), trial.asked.copy()
@@ -222,7 +222,7 @@ def _answers(trial: Trial, method: str, n: int, seed: int) -> np.ndarray:
     space, strategy, more_clusters, more_rows = METHODS[method]
     pool, asked = (np.ascontiguousarray(points) for points in space(trial))
     settings = replace(
-        trial.model._settings,
+        trial.model.options_,
         strategy=strategy,
         n_clusters=round(CLUSTERS * more_clusters),
         n=max(10, round(n * more_rows)),
@@ -231,7 +231,7 @@ def _answers(trial: Trial, method: str, n: int, seed: int) -> np.ndarray:
     plan = make_plan(pool, asked, settings, "", evidence=False)
     output = Output("proba" if trial.task == "classification" else "mean")
     return infer(
-        trial.model._backend, trial.model._pool, plan.contexts, plan.labels, trial.rows, output
+        trial.model.backend_, trial.model.pool_, plan.contexts, plan.labels, trial.rows, output
     )
 
 

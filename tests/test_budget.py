@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from sklearn.tree import DecisionTreeRegressor
 from crumb import CrumbClassifier, CrumbRegressor, load
 from crumb.budget import LADDER, Budget, PassCost, Rung, choose, highest, parse_budget, rungs, timed
 from crumb.errors import InvalidInput
+from crumb.options import Options
 from crumb.pfn import BackendSettings, resolve_backend
-from crumb.planning import plan_settings
 
 X, Y = make_classification(3_000, 8, n_informative=5, random_state=0)
 
@@ -123,36 +124,39 @@ def settings(**more):
         "herd_batch": "auto", "bandwidth": 1.0, "early_stopping": False, "min_per_class": 1, "device": "cpu",
         "random_state": 0, "n_jobs": 2, "verbose": 0,
     }  # fmt: skip
-    return plan_settings(np.zeros((50_000, 3)), **{**chosen, **more})
+    pool = SimpleNamespace(size=50_000, some_points=np.zeros((50_000, 3)), facts={})
+    return Options.of(**{**chosen, **more}).resolve(pool)
 
 
 def test_herding_counts_too() -> None:
     """Stage 2 over many rows leaves less for the passes."""
     cost = PassCost(backend("embedded"), 10, each=0.0, per_work=1e-10)
     few, many = (
-        choose(Budget(5.0), settings(), cost, 1_000, (rows, 20), None)
+        choose(settings(budget=Budget(5.0)), cost, 1_000, (rows, 20), None)
         for rows in (5_000, 5_000_000)
     )
-    assert few.n > many.n
+    assert few.context_size > many.context_size
     assert many.affordable == int(0.3 * 5.0 / (10e-9 / 2))
-    without = choose(Budget(5.0), settings(strategy="centroid"), cost, 1_000, (5_000_000, 20), None)
-    assert without.n > many.n
+    without = choose(
+        settings(budget=Budget(5.0), strategy="centroid"), cost, 1_000, (5_000_000, 20), None
+    )
+    assert without.context_size > many.context_size
 
 
 def test_what_measuring_took_is_part_of_the_budget() -> None:
     cost = PassCost(backend("embedded"), 10, each=0.0, per_work=1e-10)
     whole, rest = (
-        choose(Budget(5.0), settings(), cost, 1_000, (5_000, 20), None, spent)
+        choose(settings(budget=Budget(5.0)), cost, 1_000, (5_000, 20), None, spent)
         for spent in (0.0, 4.0)
     )
-    assert rest.n < whole.n
+    assert rest.context_size < whole.context_size
     assert 4.0 < rest.facts["budget"]["expected_seconds"] <= 5.0
 
 
 def test_gigabytes_bound_the_rows() -> None:
     cost = PassCost(backend("embedded"), 100, each=0.0, per_work=0.0)
-    chosen = choose(Budget(None, 0.4), settings(), cost, 1_000, (50_000, 20), None)
-    assert chosen.n < LADDER[-1]
+    chosen = choose(settings(budget=Budget(None, 0.4)), cost, 1_000, (50_000, 20), None)
+    assert chosen.context_size < LADDER[-1]
     assert chosen.facts["budget"]["expected_gigabytes"] <= 0.4
     assert chosen.facts["budget"]["expected_seconds"] >= 0
 
@@ -160,10 +164,12 @@ def test_gigabytes_bound_the_rows() -> None:
 def test_every_query_is_a_pass_of_knn() -> None:
     cost = PassCost(backend("embedded"), 10, each=1.0, per_work=0.0)
     with pytest.warns(UserWarning, match="300 of 100 rows"):
-        chosen = choose(Budget(100.0), settings(strategy="knn"), cost, 300, (50_000, 20), None)
+        chosen = choose(
+            settings(budget=Budget(100.0), strategy="knn"), cost, 300, (50_000, 20), None
+        )
     assert chosen.facts["budget"]["expected_seconds"] == 300
     with pytest.warns(UserWarning, match="1000 of 100 rows"):
-        choose(Budget(100.0), settings(strategy="knn"), cost, 1_000, (50_000, 20), None)
+        choose(settings(budget=Budget(100.0), strategy="knn"), cost, 1_000, (50_000, 20), None)
 
 
 def test_predictions_within_a_budget() -> None:

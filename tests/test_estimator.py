@@ -159,10 +159,10 @@ def test_clone_params_pickle_and_pipelines() -> None:
 def test_a_pickle_from_a_machine_with_a_gpu_runs_here() -> None:
     X, y = blobs(100)
     clf = CrumbClassifier(context_size=20, n_clusters=2).fit(X, y)
-    clf._settings = dataclasses.replace(clf._settings, device="cuda")
-    clf._backend.settings = dataclasses.replace(clf._backend.settings, device="cuda")
+    clf.options_ = dataclasses.replace(clf.options_, device="cuda")
+    clf.backend_.settings = dataclasses.replace(clf.backend_.settings, device="cuda")
     again = pickle.loads(pickle.dumps(clf))
-    assert again._settings.device == again._backend.settings.device == resolve_device("auto")
+    assert again.options_.device == again.backend_.settings.device == resolve_device("auto")
     assert again.predict(X[:5]).shape == (5,)
 
 
@@ -244,7 +244,7 @@ def test_ones_own_selection_space_leaves_the_rows_alone() -> None:
     clf = CrumbClassifier(model=KNN, features=PCA(2), n_clusters=3, context_size=30).fit(X, y)
     plan = clf.plan(X)
     assert plan.centroids.shape[1] == 2
-    assert clf._pool.rows.shape[1] == 6
+    assert clf.pool_.rows.shape[1] == 6
 
 
 def test_ensemble_members_and_options_reach_the_model() -> None:

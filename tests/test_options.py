@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 
 from crumb import select_contexts
+from crumb.checks import non_negative, positive
 from crumb.errors import InvalidInput
 from crumb.herding.cost import AFFORDABLE, AT_ONCE, Load
 from crumb.herding.greedy import EarlyStopping
+from crumb.herding.search import check_search, resolve_search
 from crumb.options import (
     check_bandwidth,
     median_factor,
-    non_negative,
     paper_configuration,
-    positive,
     resolve_context_size,
     resolve_early_stopping,
-    resolve_kernel,
 )
 
 
@@ -69,7 +68,7 @@ def test_auto_kernel_goes_by_the_cost(
     load: Load, device: str, ways: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crumb.herding.cost.find_spec", lambda name: name)  # Triton is there
-    kernel = resolve_kernel("auto", 64, "auto", 1.0, load, device)
+    kernel = resolve_search("auto", 64, "auto", 1.0, load, device)
     assert kernel.ways == ways
     assert kernel.batch == (10 if ways == ("rff",) else 1)
     if "candidates" in ways:
@@ -80,20 +79,20 @@ def test_auto_kernel_goes_by_the_cost(
 
 def test_candidates_are_for_one_row_at_a_time_on_a_cpu() -> None:
     load = Load(100_000, 1_000, 20, 500)
-    for kernel in ("candidates", "certified"):
-        assert resolve_kernel(kernel, 64, "auto", 1.0, load).ways == (kernel, "exact")
-        assert resolve_kernel(kernel, 64, 5, 1.0, load).ways == ("exact",)
-        assert resolve_kernel(kernel, 64, 1, 1.0, load, "cuda").ways == ("exact",)
-    assert resolve_kernel("auto", 64, 5, 1.0, load).ways == ("exact",)
-    assert resolve_kernel("exact", 64, 7, 1.0, load).batch == 7
+    kernel = "candidates"
+    assert resolve_search(kernel, 64, "auto", 1.0, load).ways == (kernel, "exact")
+    assert resolve_search(kernel, 64, 5, 1.0, load).ways == ("exact",)
+    assert resolve_search(kernel, 64, 1, 1.0, load, "cuda").ways == ("exact",)
+    assert resolve_search("auto", 64, 5, 1.0, load).ways == ("exact",)
+    assert resolve_search("exact", 64, 7, 1.0, load).batch == 7
 
 
 def test_unknown_kernel_and_senseless_numbers_are_refused() -> None:
     with pytest.raises(InvalidInput, match="Unknown kernel 'linear'"):
-        resolve_kernel("linear", 64, 1, 1.0)
+        check_search("linear", 64, 1)
     for name, arguments in {"rff_dim": (0, 1), "herd_batch": (64, 0)}.items():
         with pytest.raises(InvalidInput, match=name):
-            resolve_kernel("rff", *arguments, 1.0)
+            check_search("rff", *arguments)
     for wrong in (
         0,
         -1.0,

@@ -149,13 +149,13 @@ def test_pyplot_is_never_involved(plan, plans, tables):
 
 
 def test_the_comparison_has_a_panel_a_strategy_with_the_exact_mmd(plans, plan, tmp_path):
-    pool, queries = plan._pool, plan._queries
+    pool, queries = plan.pool_points, plan.query_points
     members = plan.labels == 1
     figure = draw_comparison(plans, pool, queries, np.flatnonzero(members), tmp_path / "four.png")
     titles = [axes.get_title() for axes in figure.axes]
     assert [title.split()[0] for title in titles] == ["uniform", "micp", "mmd", "knn"]
     kernel = Rbf(plan.settings["bandwidth"])
-    context = plan._pool[plan.contexts[1]]
+    context = plan.pool_points[plan.contexts[1]]
     exact = kernel.mmd2(torch.from_numpy(context), torch.from_numpy(queries[members]))
     assert f"MMD² = {exact:.2g} · 40 rows" in titles[2]
     own = [axes.collections[-1].get_offsets() for axes in figure.axes]
@@ -168,7 +168,7 @@ def test_the_comparison_has_a_panel_a_strategy_with_the_exact_mmd(plans, plan, t
 @pytest.mark.parametrize(("n", "shape"), [(1, (1, 1)), (4, (1, 4)), (5, (2, 3)), (9, (3, 3))])
 def test_panels_fill_even_rows(n, shape, plan):
     figure = draw_comparison(
-        {f"s{i}": plan for i in range(n)}, plan._pool, plan._queries, plan.labels == 0
+        {f"s{i}": plan for i in range(n)}, plan.pool_points, plan.query_points, plan.labels == 0
     )
     grid = figure.axes[0].get_subplotspec().get_gridspec()
     assert (grid.nrows, grid.ncols) == shape
@@ -183,7 +183,7 @@ def test_rounding_noise_does_not_stretch_the_axis(plan):
 
 
 def test_groups_are_measured_against_the_context_that_most_of_them_get(plans, plan):
-    pool, queries = plan._pool, plan._queries
+    pool, queries = plan.pool_points, plan.query_points
     groups = query_groups(plans)
     assert [group.sum() for group in groups] == np.bincount(plan.labels).tolist()
     for name in ("uniform", "micp"):
@@ -209,6 +209,8 @@ def test_without_mmd_the_first_plan_with_several_clusters_makes_the_groups(plans
 
 def test_contexts_too_large_to_measure_are_left_unmeasured(plans, plan, monkeypatch):
     monkeypatch.setattr("crumb.picture.KERNEL_VALUES", 40**2 - 1)
-    assert np.isnan(group_mmd2(plan, plan._pool, plan._queries, query_groups(plans))).all()
-    figure = draw_comparison({"mmd": plan}, plan._pool, plan._queries, plan.labels == 0)
+    assert np.isnan(
+        group_mmd2(plan, plan.pool_points, plan.query_points, query_groups(plans))
+    ).all()
+    figure = draw_comparison({"mmd": plan}, plan.pool_points, plan.query_points, plan.labels == 0)
     assert "MMD² not measured" in figure.axes[0].get_title()

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from crumb import MICP, MMD, EarlyStopping, Plan, select_contexts
 from crumb.errors import InvalidInput, PlanMismatch
-from crumb.options import Kernel
+from crumb.herding.search import Search
 from crumb.selection import Problem
 
 RNG = np.random.default_rng(0)
@@ -195,7 +195,7 @@ def test_many_queries_make_the_exact_kernel_too_dear(monkeypatch: pytest.MonkeyP
 
 
 def test_streams_of_chance_are_independent() -> None:
-    task = Problem(POOL, QUERIES, 10, 2, Kernel(("exact",), 1.0, 64, 1), seed=1)
+    task = Problem(POOL, QUERIES, 10, 2, Search(("exact",), 1.0, 64, 1), seed=1)
     draws = {
         purpose: tuple(task.rng(purpose).integers(1000, size=5))
         for purpose in ("rff", "uniform", "micp", "voronoi")

@@ -32,7 +32,7 @@ from crumb.bench.dataset import Dataset
 from crumb.bench.protocol import Run
 from crumb.bench.split import set_aside
 from crumb.files import atomic_write
-from crumb.infer import take
+from crumb.table.pieces import take
 from crumb.online import CrumbOnline
 from crumb.selection import MICP
 

@@ -14,17 +14,21 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crumb.errors import InvalidInput
 from crumb.herding.cost import Load, affordable_values
-from crumb.infer import Pool, infer, take
+from crumb.infer import infer
 from crumb.pfn import Backend, Output
-from crumb.planning import PlanSettings
+from crumb.pool import Labelled
 from crumb.rng import generator
 from crumb.selection import KNN, MMD
+from crumb.table.pieces import take
+
+if TYPE_CHECKING:
+    from crumb.options import Options
 
 LADDER = (
     100,
@@ -166,65 +170,66 @@ def highest(ladder: Iterator[Rung], budget: Budget) -> Rung:
 
 
 def choose(
-    budget: Budget,
-    settings: PlanSettings,
+    options: Options,
     passes: PassCost,
     queries: int,
-    pool: tuple[int, ...],
+    shape: tuple[int, int],
     window: int | None,
     spent: float = 0.0,
-) -> PlanSettings:
-    """The settings with K and n that fit, unless the user has fixed them, and what was expected of them.
+) -> Options:
+    """The options with K and n that fit, unless the user fixed them, and what they should take.
 
-    ``pool``: its rows and columns in the selection space. ``spent``: seconds of the budget that measuring has taken.
+    ``shape``: of the pool in the selection space. ``spent``: seconds of the budget that measuring has taken.
     """
+    budget = options.budget
+    assert budget is not None
     seconds = None if budget.seconds is None else HERDING_SHARE * budget.seconds
-    affordable = affordable_values(settings.device, settings.n_jobs, seconds)
-    herds = isinstance(settings.strategy, MMD)
+    affordable = affordable_values(options.device, options.n_jobs, seconds)
+    herds = isinstance(options.strategy, MMD)
 
     def price(clusters: int, rows: int) -> tuple[float, float]:
-        load = Load(pool[0], queries, clusters, rows, pool[1])
-        herding = load.seconds(affordable, settings.device, settings.n_jobs) if herds else 0.0
-        largest = max(
-            load.bytes(settings.device) if herds else 0, passes.bytes(clusters, rows, queries)
-        )
+        load = Load(shape[0], queries, clusters, rows, shape[1])
+        herding = load.seconds(affordable, options.device, options.n_jobs) if herds else 0.0
+        largest = passes.bytes(clusters, rows, queries)
+        largest = max(largest, load.bytes(options.device)) if herds else largest
         return spent + herding + passes.seconds(clusters, rows, queries), largest / 1e9
 
-    clusters = (
-        queries
-        if isinstance(settings.strategy, KNN)
-        else settings.n_clusters
-        if settings.fixed_clusters
-        else None
-    )
-    rows = settings.n if settings.fixed_rows else None
-    rung = highest(rungs(queries, pool[0], window, clusters, rows, price), budget)
+    clusters = options.n_clusters if options.fixed_clusters else None
+    clusters = queries if isinstance(options.strategy, KNN) else clusters
+    rows = options.context_size if options.fixed_size else None
+    rung = highest(rungs(queries, shape[0], window, clusters, rows, price), budget)
     expected = {
         "expected_seconds": round(rung.seconds, 3),
         "expected_gigabytes": round(rung.gigabytes, 3),
     }
-    facts = {**settings.facts, "budget": {**asdict(budget), **expected}}
+    facts = {**options.facts, "budget": {**asdict(budget), **expected}}
     return replace(
-        settings, n_clusters=rung.clusters, n=rung.rows, affordable=affordable, facts=facts
+        options,
+        n_clusters=rung.clusters,
+        context_size=rung.rows,
+        affordable=affordable,
+        facts=facts,
     )
 
 
-def measure(backend: Backend, pool: Pool, queries: int, seed: int) -> PassCost:
-    """Time two sizes of passes with rows of the pool in the place of queries."""
-    columns, together = pool.rows.shape[1], 1 if backend.settings.device == "cpu" else TOGETHER
+def measure(backend: Backend, pool: Labelled, queries: int, seed: int) -> PassCost:
+    """Time two sizes of passes, with rows of the pool as queries."""
+    columns, size = pool.rows.shape[1], len(pool.ids)
+    together = 1 if backend.settings.device == "cpu" else TOGETHER
     asked = max(1, min(MOST_ASKED, queries // 20))
     rng, output = generator(seed, "budget"), Output(backend.outputs[0])
 
     def run(rows: int) -> None:
-        contexts = [
-            rng.choice(len(pool.y), min(rows, len(pool.y)), replace=False) for _ in range(together)
-        ]
-        questions = take(pool.rows, rng.choice(len(pool.y), asked * together))
-        infer(backend, pool, contexts, np.arange(asked * together) % together, questions, output)
+        n = min(rows, size)
+        contexts = [pool.ids[rng.choice(size, n, replace=False)] for _ in range(together)]
+        questions = take(pool.rows, rng.choice(size, asked * together))
+        labels = np.arange(asked * together) % together
+        infer(backend, pool, contexts, labels, questions, output)
 
-    each, per_work = timed(
-        run, lambda rows: together * backend.work(min(rows, len(pool.y)), asked, columns)
-    )
+    def work(rows: int) -> float:
+        return together * backend.work(min(rows, size), asked, columns)
+
+    each, per_work = timed(run, work)
     return PassCost(backend, columns, each / together, per_work)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -16,48 +16,31 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from crumb.budget import PassCost, choose, measure, parse_budget
+from crumb.budget import PassCost, choose, measure
+from crumb.checks import megabytes, positive
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput
 from crumb.herding.greedy import EarlyStopping
-from crumb.infer import Pool, infer
-from crumb.options import cache_bytes, check_bandwidth, positive, resolve_kernel
+from crumb.infer import infer
+from crumb.options import DEFAULTS, Options
 from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
 from crumb.plan import Plan
-from crumb.planning import PlanSettings, make_plan, plan_settings, resolve_seed
+from crumb.planning import check_in_memory
+from crumb.pool import Pool, TablePool
 from crumb.scale.engine import Engine, resolve_engine
-from crumb.selection import Strategy, resolve_strategy
+from crumb.selection import Strategy
 from crumb.table.embedding import RowEmbedding
-from crumb.table.encoder import Rows, TableEncoder, fingerprint, in_files, to_rows
-from crumb.table.space import SelectionSpace
-
-if TYPE_CHECKING:
-    from crumb.scale.pool import DiskPool
+from crumb.table.encoder import Rows, TableEncoder, in_files, to_rows
+from crumb.table.pieces import Piece, one_row
+from crumb.table.space import EMBEDDING, check_features
 
 DEFAULT_QUANTILES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-
-
-@dataclass
-class _Known:
-    """What fitting has learnt of a table."""
-
-    encoder: TableEncoder
-    space: Any
-    points: (
-        np.ndarray
-    )  # the whole pool, or the sample behind the bandwidth of one that stays on disk
-    pool: Pool  # likewise
-    backend: Backend
-    fingerprint: str
-    shape: tuple[int, ...]  # rows and columns of the whole pool in the selection space
-    disk: DiskPool | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
 
 
 class _Crumb(BaseEstimator):
     """What classifier and regressor share."""
 
-    _task: str
+    task: ClassVar[str]
 
     def __init__(
         self,
@@ -106,140 +89,98 @@ class _Crumb(BaseEstimator):
         self.engine = engine
         self.verbose = verbose
 
-    def _fit(self, X: Any, y: Any, where: Any = None, columns: Any = None) -> None:
+    def _fit(self, X: Any, y: Any, where: Any, columns: Any) -> None:
         if y is None:
             raise InvalidInput(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None."
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
+                "is None."
             )
-        resolve_strategy(self.strategy)  # what is misspelt shows before the table is encoded
-        resolve_kernel(self.kernel, self.rff_dim, self.herd_batch, bandwidth=1.0)
-        check_bandwidth(self.bandwidth)
-        budget = parse_budget(self.budget)
-        seed, engine = resolve_seed(self.random_state), resolve_engine(self.engine, self.n_jobs)
+        # Mistakes in the parameters show before the table is read.
+        options = Options.of(**{name: getattr(self, name) for name in DEFAULTS})
+        engine = resolve_engine(self.engine, self.n_jobs)
+        check_features(self.features)
         if in_files(X):
-            known = self._know_files(X, y, where, columns, engine, seed)
-        elif where is not None or columns is not None:
-            raise InvalidInput(
-                "where= and columns= are for tables in files: filter a table in memory yourself."
-            )
+            pool, classes, backend = self._learn_files(X, y, where, columns, engine, options)
         else:
-            known = self._know_table(X, y, seed)
-        backend = known.backend
-        settings = plan_settings(
-            known.points,
-            strategy=self.strategy,
-            n_clusters=self.n_clusters,
-            context_size=self.context_size,
-            kernel=self.kernel,
-            rff_dim=self.rff_dim,
-            herd_batch=self.herd_batch,
-            bandwidth=self.bandwidth,
-            early_stopping=self.early_stopping,
-            min_per_class=self.min_per_class,
-            device=self.device,
-            random_state=seed,
-            n_jobs=self.n_jobs,
-            verbose=self.verbose,
-            window=backend.window,
-            rows=known.shape[0],
-        )
-        settings = replace(settings, facts=known.facts)
-        if budget is not None and settings.fixed_clusters and settings.fixed_rows:
-            raise InvalidInput(
-                "A budget chooses n_clusters and context_size: leave at least one of them 'auto'."
-            )
+            check_in_memory(where, columns)
+            rows = to_rows(X, min_rows=2)
+            pool, classes, backend = self._learn_table(rows, check_labels(y), options)
+        options = options.resolve(pool, backend.window)
         # All at once and last: a fit that fails leaves the estimator as it was.
-        self._encoder, self._space, self._points, self._pool = (
-            known.encoder,
-            known.space,
-            known.points,
-            known.pool,
-        )
-        self._shape, self._disk = known.shape, known.disk
-        self._seed, self._backend, self._settings = seed, engine.backend(backend), settings
-        self._budget = budget
+        self.pool_, self.backend_, self.options_ = pool, engine.backend(backend), options
+        self.bandwidth_, self.context_size_ = options.bandwidth, options.context_size
+        self._set_classes(classes)
         self._pass_cost: PassCost | None = None  # measured when the first queries come
-        self._fingerprint = known.fingerprint
-        self.bandwidth_, self.context_size_ = settings.bandwidth, settings.n
 
-    def _know_table(self, X: Any, y: Any, seed: int) -> _Known:
-        rows = to_rows(X, min_rows=2)
-        validate_data(
-            self, rows, skip_check_array=True
-        )  # sets n_features_in_ and feature_names_in_
-        labels = _labels(y)
+    def _learn_table(
+        self, rows: Rows, labels: np.ndarray, options: Options
+    ) -> tuple[Pool, np.ndarray | None, Backend]:
+        validate_data(self, rows, skip_check_array=True)  # sets n_features_in_, feature_names_in_
         check_consistent_length(rows, labels)
-        encoder, space = TableEncoder(self.categorical_features), SelectionSpace(self.features)
+        encoder = TableEncoder(self.categorical_features)
         rows = encoder.fit_transform(rows)
-        pool = self._label_pool(rows, labels)
-        backend = self._resolve_backend(encoder, pool, seed)
-        embed = RowEmbedding(backend, pool, seed, self.verbose) if space.embedded else None
-        points = space.fit_transform(rows, encoder, pool.y, embed)
-        about = (self.features, *embed.identity()) if embed else (self.features,)
-        mark = fingerprint(rows, encoder.kinds_, *about)
-        return _Known(encoder, space, points, pool, backend, mark, points.shape)
+        y, classes = self._encode_labels(labels)
+        n_classes = None if classes is None else len(classes)
+        backend = self._resolve_backend(encoder, n_classes, options)
+        if self.features != EMBEDDING:
+            pool = TablePool.learn(rows, encoder, y, n_classes, self.features)
+            return pool, classes, backend
+        embed = RowEmbedding(backend, rows, y, classes is not None, options.seed, options.verbose)
+        pool = TablePool.learn(rows, encoder, y, n_classes, EMBEDDING, embed, embed.identity())
+        return pool, classes, backend
 
-    def _know_files(
-        self, X: Any, y: Any, where: Any, columns: Any, engine: Engine, seed: int
-    ) -> _Known:
-        """A table in files: read whole where it is small, learnt in one pass where it is not."""
-        from crumb.scale.pool import fits_in_memory, learn_pool, read_whole
+    def _learn_files(
+        self, X: Any, y: Any, where: Any, columns: Any, engine: Engine, options: Options
+    ) -> tuple[Pool, np.ndarray | None, Backend]:
+        """A table in files: read whole where it is small, learned in one pass where it is not."""
+        from crumb.scale.pool import FilePool, fits_in_memory, read_whole
         from crumb.scale.source import count_rows, open_source
-        from crumb.scale.strategies import check_strategy
 
         if not isinstance(y, str):
             raise InvalidInput("For a table in files y is the name of the target's column.")
         source = count_rows(open_source(X, y, where, columns), engine)
         if fits_in_memory(source):
-            known = self._know_table(*read_whole(source), seed)
-            known.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
-            return known
-        check_strategy(resolve_strategy(self.strategy), self.kernel)
-        disk, statistics = learn_pool(
+            frame, labels = read_whole(source)
+            pool, classes, backend = self._learn_table(
+                to_rows(frame, min_rows=2), check_labels(labels), options
+            )
+            pool.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
+            return pool, classes, backend
+        files = FilePool.learn(
             source,
             engine,
-            seed=seed,
-            classify=self._task == "classification",
+            options,
+            classify=self.task == "classification",
             features=self.features,
             categorical_features=self.categorical_features,
-            verbose=self.verbose,
         )
-        statistics.check_labels()
-        validate_data(self, disk.sample.rows, skip_check_array=True)
-        labels = statistics.distinct_labels() if self._task == "classification" else disk.sample.y
-        self._label_pool(disk.sample.rows, labels)  # checks them, and sets classes_
-        return _Known(
-            disk.encoder,
-            disk.reader.space,
-            disk.bandwidth_points,
-            disk.sample,
-            self._resolve_backend(disk.encoder, disk.sample, seed),
-            disk.fingerprint,
-            disk.shape,
-            disk,
-        )
+        validate_data(self, files.sample.rows, skip_check_array=True)
+        _, classes = self._encode_labels(files.distinct_labels)
+        return files, classes, self._resolve_backend(files.encoder, files.n_classes, options)
 
-    def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
+    def _encode_labels(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Class codes and classes, or numbers and None."""
         raise NotImplementedError
 
-    def _resolve_backend(self, encoder: TableEncoder, pool: Pool, seed: int) -> Backend:
-        options = self.model_options if self.model_options is not None else {}
-        if not isinstance(options, dict):
-            raise InvalidInput(f"model_options must be a dictionary, got {options!r}.")
-        backend = resolve_backend(
-            self.model,
-            self._task,
-            BackendSettings(
-                n_estimators=positive("n_estimators", self.n_estimators),
-                options=options,
-                device=resolve_device(self.device),
-                seed=seed,
-                n_jobs=self.n_jobs,
-                categorical_indices=encoder.categorical_indices,
-                cache_bytes=cache_bytes(self.cache_size),
-            ),
+    def _set_classes(self, classes: np.ndarray | None) -> None:
+        """A regressor has none."""
+
+    def _resolve_backend(
+        self, encoder: TableEncoder, n_classes: int | None, options: Options
+    ) -> Backend:
+        more = self.model_options if self.model_options is not None else {}
+        if not isinstance(more, dict):
+            raise InvalidInput(f"model_options must be a dictionary, got {more!r}.")
+        settings = BackendSettings(
+            n_estimators=positive("n_estimators", self.n_estimators),
+            options=more,
+            device=options.device,
+            seed=options.seed,
+            n_jobs=options.n_jobs,
+            categorical_indices=encoder.categorical_indices,
+            cache_bytes=megabytes("cache_size", self.cache_size),
         )
-        n_classes = pool.n_classes
+        backend = resolve_backend(self.model, self.task, settings)
         if n_classes and backend.max_classes and n_classes > backend.max_classes:
             raise InvalidInput(
                 f"The table has {n_classes} classes, but the model {backend.name!r} takes at most "
@@ -247,63 +188,60 @@ class _Crumb(BaseEstimator):
             )
         return backend
 
-    def _query(self, X: Any) -> tuple[Rows, np.ndarray]:
+    def encode(self, X: Any) -> tuple[Rows, np.ndarray]:
         """Queries as the PFN sees them, and as points of the selection space."""
         check_is_fitted(self)
-        rows = to_rows(X)
-        if isinstance(rows, pd.DataFrame) and not isinstance(self._pool.rows, pd.DataFrame):
+        rows, names = to_rows(X), self.pool_.columns
+        if isinstance(rows, pd.DataFrame) and names is None:
             rows = to_rows(rows.to_numpy(dtype=object))
-        elif isinstance(self._pool.rows, pd.DataFrame) and not hasattr(
-            X, "columns"
-        ):  # no names: by position
+        elif names is not None and not hasattr(X, "columns"):  # no names: by position
             validate_data(self, rows, reset=False, skip_check_array=True)
-            rows = pd.DataFrame(rows).set_axis(self._pool.rows.columns, axis=1)
+            rows = pd.DataFrame(rows).set_axis(names, axis=1)
         validate_data(self, rows, reset=False, skip_check_array=True)
-        rows = self._encoder.transform(rows)
-        return rows, self._space.transform(rows)
+        return self.pool_.encode(rows)
+
+    def encode_row(self, row: Any) -> tuple[Piece, np.ndarray]:
+        """``encode`` for one row: a sequence, a Series, or a mapping of column names."""
+        read = self.pool_.encode_row(row)
+        return self.encode(one_row(row, self.pool_.columns)) if read is None else read
 
     def plan(self, X: Any) -> Plan:
-        """Cluster the queries ``X`` and choose a context for each cluster, without running the PFN."""
-        _, points = self._query(X)
-        return self._plan(points)
+        """Cluster the queries ``X`` and choose a context for each cluster, without the PFN."""
+        return self.plan_points(self.encode(X)[1])
 
-    def _plan(self, points: np.ndarray, evidence: bool = True) -> Plan:
-        if self._disk is not None:
-            return self._disk.plan(points, self._affordable(len(points)), evidence)
-        codes = self._pool.y if self._pool.n_classes is not None else None
-        return make_plan(
-            self._points, points, self._affordable(len(points)), self._fingerprint, codes, evidence
-        )
+    def plan_points(self, points: np.ndarray, evidence: bool = True) -> Plan:
+        """``plan`` for queries that are points of the selection space already."""
+        return self.pool_.plan(points, self._affordable(len(points)), evidence)
 
-    def _affordable(self, queries: int) -> PlanSettings:
-        """The settings, with the K and n that fit into the budget if there is one."""
-        if self._budget is None:
-            return self._settings
+    def _affordable(self, queries: int) -> Options:
+        """The options, with the K and n that fit into the budget if there is one."""
+        options = self.options_
+        if options.budget is None:
+            return options
         started = time.perf_counter()
         if self._pass_cost is None:
-            self._pass_cost = measure(self._backend, self._pool, queries, self._seed)
+            self._pass_cost = measure(self.backend_, self.pool_.sample, queries, options.seed)
         spent = time.perf_counter() - started
-        window = self._backend.window
         return choose(
-            self._budget, self._settings, self._pass_cost, queries, self._shape, window, spent
+            options, self._pass_cost, queries, self.pool_.shape, self.backend_.window, spent
         )
 
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
-        rows, points = self._query(X)
-        self._backend.check_output(output)
+        rows, points = self.encode(X)
+        self.backend_.check_output(output)
+        frozen = plan is not None
         if plan is None:
-            plan = self._plan(points, evidence=False)
-            labels, again = plan.labels, False
+            plan = self.plan_points(points, evidence=False)
+            labels = plan.labels
         else:
             if not isinstance(plan, Plan):
                 raise InvalidInput(
                     f"plan must be a Plan (Plan.load reads one from a file), got {plan!r}."
                 )
-            plan.check_pool(self._fingerprint)
+            plan.check_pool(self.pool_.fingerprint)
             labels = plan.route(points)
-            again = True
-        pool = self._pool if self._disk is None else self._disk.hold(plan.contexts)
-        return infer(self._backend, pool, plan.contexts, labels, rows, output, self.verbose, again)
+        held = self.pool_.hold(plan.contexts)
+        return infer(self.backend_, held, plan.contexts, labels, rows, output, self.verbose, frozen)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file without pickle; ``crumb.load`` reads it."""
@@ -318,11 +256,11 @@ class _Crumb(BaseEstimator):
         self._pass_cost = None
         if self.device == "auto" and self.__sklearn_is_fitted__():
             device = resolve_device("auto")
-            self._settings = replace(self._settings, device=device)
-            self._backend.settings = replace(self._backend.settings, device=device)
+            self.options_ = replace(self.options_, device=device)
+            self.backend_.settings = replace(self.backend_.settings, device=device)
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_settings")
+        return hasattr(self, "options_")
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -332,15 +270,13 @@ class _Crumb(BaseEstimator):
         return tags
 
 
-def _labels(y: Any) -> np.ndarray:
+def check_labels(y: Any) -> np.ndarray:
     """The target as a 1-D array without missing values."""
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
     labels = column_or_1d(y, warn=True)
     if labels.dtype == object:
-        labels = (
-            pd.Series(labels).infer_objects().to_numpy()
-        )  # True and 1 as they are, not as objects
+        labels = pd.Series(labels).infer_objects().to_numpy()  # True and 1 as they are
     missing = int(pd.isna(labels).sum())
     if missing == len(labels) and missing:
         raise InvalidInput("Input y contains NaN: all labels are missing.")
@@ -353,7 +289,7 @@ def _labels(y: Any) -> np.ndarray:
 
 def _has_proba(estimator: _Crumb) -> bool:
     """Only a back-end without probabilities, known once it is fitted, has none."""
-    backend = getattr(estimator, "_backend", None)
+    backend = getattr(estimator, "backend_", None)
     return backend is None or "proba" in backend.outputs
 
 
@@ -430,7 +366,7 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     (75, 3)
     """
 
-    _task = "classification"
+    task = "classification"
 
     def fit(
         self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None
@@ -445,19 +381,24 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         self._fit(X, y, where, columns)
         return self
 
-    def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
+    def _encode_labels(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if labels.dtype == object and not all(isinstance(label, str) for label in labels):
             raise InvalidInput(
-                "Labels must be all text, all whole numbers or all bools; these are mixed or something else."
+                "Labels must be all text, all whole numbers or all bools; these are mixed or "
+                "something else."
             )
         try:
             check_classification_targets(labels)
-            self.classes_, codes = np.unique(labels, return_inverse=True)
+            classes, codes = np.unique(labels, return_inverse=True)
         except TypeError as error:
             raise InvalidInput(
                 "Labels of different types (text and numbers) cannot be mixed."
             ) from error
-        return Pool(rows, codes, len(self.classes_))
+        return codes, classes
+
+    def _set_classes(self, classes: np.ndarray | None) -> None:
+        assert classes is not None
+        self.classes_ = classes
 
     @available_if(_has_proba)
     def predict_proba(self, X: Any, *, plan: Plan | None = None) -> np.ndarray:
@@ -467,7 +408,7 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     def predict(self, X: Any, *, plan: Plan | None = None) -> np.ndarray:
         """The most probable class of each query."""
         check_is_fitted(self)
-        if "proba" in self._backend.outputs:
+        if "proba" in self.backend_.outputs:
             return self.classes_[self.predict_proba(X, plan=plan).argmax(axis=1)]
         return self.classes_[self._answer(X, Output("label"), plan)]
 
@@ -487,7 +428,7 @@ class CrumbRegressor(RegressorMixin, _Crumb):
     (142, 2)
     """
 
-    _task = "regression"
+    task = "regression"
 
     def fit(
         self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None
@@ -502,7 +443,7 @@ class CrumbRegressor(RegressorMixin, _Crumb):
         self._fit(X, y, where, columns)
         return self
 
-    def _label_pool(self, rows: Rows, labels: np.ndarray) -> Pool:
+    def _encode_labels(self, labels: np.ndarray) -> tuple[np.ndarray, None]:
         try:
             numbers = np.asarray(labels, dtype=np.float64)
         except (TypeError, ValueError) as error:
@@ -511,9 +452,10 @@ class CrumbRegressor(RegressorMixin, _Crumb):
             ) from error
         if not np.isfinite(numbers).all():
             raise InvalidInput(
-                "Input y contains infinity or a value too large for dtype('float64'): remove these rows."
+                "Input y contains infinity or a value too large for dtype('float64'): remove "
+                "these rows."
             )
-        return Pool(rows, numbers, None)
+        return numbers, None
 
     def predict(
         self,

@@ -1,26 +1,55 @@
-"""The numbers that can be chosen: clusters, context budget, kernel. Checked here, in one place."""
+"""Every number that can be chosen, with its default. Checked once, then resolved once for a pool.
+
+``Options.of`` checks what the user asked for before any table is read. ``resolve`` turns what
+depends on the pool (K, n, σ) into numbers. Nothing is resolved anywhere else.
+"""
 
 from __future__ import annotations
 
 import re
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.utils import check_random_state
 
+from crumb.budget import Budget, parse_budget
+from crumb.checks import non_negative, positive
+from crumb.devices import resolve_device
 from crumb.errors import InvalidInput
-from crumb.herding.candidates import FIRST
-from crumb.herding.cost import AT_ONCE, Load, affordable_values
+from crumb.herding.cost import Load
 from crumb.herding.greedy import EarlyStopping
+from crumb.herding.kernel import median_bandwidth
+from crumb.herding.search import Search, check_search, resolve_search
+from crumb.parallel import resolve_jobs
+from crumb.rng import generator
+from crumb.selection import Strategy, resolve_strategy
+
+if TYPE_CHECKING:
+    from crumb.pool import Pool
 
 # Measured: docs/defaults.md.
-DEFAULT_CONTEXT = 1_000
-WAYS = ("exact", "candidates", "certified", "rff")
-RFF_BATCH = (
-    10  # with 256 features as good as the exact kernel there, where the paper's 64 and 50 are not
-)
+DEFAULT_CLUSTERS = 20  # K; a strategy may have a default of its own
+DEFAULT_CONTEXT = 1_000  # n
+DEFAULTS: dict[str, Any] = {
+    "strategy": "mmd",
+    "n_clusters": "auto",
+    "context_size": "auto",
+    "budget": None,
+    "kernel": "auto",
+    "rff_dim": 256,
+    "herd_batch": "auto",
+    "bandwidth": "median",
+    "early_stopping": False,
+    "min_per_class": 1,
+    "device": "auto",
+    "random_state": 0,
+    "n_jobs": None,
+    "verbose": 0,
+}
 
 
 def paper_configuration() -> dict[str, Any]:
@@ -39,97 +68,130 @@ def paper_configuration() -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """How stage 2 measures similarity and searches: everything resolved, nothing left to choose."""
+class Options:
+    """What was asked for and, once ``resolve`` has seen the pool, K, n and σ."""
 
-    ways: tuple[
-        str, ...
-    ]  # "exact", "candidates", "certified" or "rff": the first that does not give up
-    bandwidth: float
-    rff_dim: int
-    batch: int
-    most_candidates: int = 0  # a cluster
+    asked: Mapping[str, Any]  # as the user gave it
+    strategy: Strategy
+    early_stopping: EarlyStopping | None
+    min_per_class: int
+    budget: Budget | None
+    device: str
+    seed: int
+    n_jobs: int | None
+    verbose: int
+    n_clusters: int = 0  # K
+    context_size: int = 0  # n
+    bandwidth: float = 0.0  # σ
+    affordable: int | None = None  # kernel values; None: as many as usual
+    facts: dict[str, Any] = field(default_factory=dict)  # what else the plan should say
+
+    @classmethod
+    def of(cls, **asked: Any) -> Options:
+        """Check everything that can be checked without a table."""
+        unknown = sorted(set(asked) - set(DEFAULTS))
+        if unknown:
+            known = ", ".join(DEFAULTS)
+            raise InvalidInput(f"Unknown option {unknown[0]!r}: the options are {known}.")
+        asked = {**DEFAULTS, **asked}
+        check_search(asked["kernel"], asked["rff_dim"], asked["herd_batch"])
+        check_bandwidth(asked["bandwidth"])
+        check_context_size(asked["context_size"])
+        if asked["n_clusters"] not in (None, "auto"):
+            positive("n_clusters", asked["n_clusters"])
+        resolve_jobs(asked["n_jobs"])
+        options = cls(
+            asked,
+            resolve_strategy(asked["strategy"]),
+            resolve_early_stopping(asked["early_stopping"]),
+            non_negative("min_per_class", asked["min_per_class"]),
+            parse_budget(asked["budget"]),
+            resolve_device(asked["device"]),
+            resolve_seed(asked["random_state"]),
+            asked["n_jobs"],
+            asked["verbose"],
+        )
+        if options.budget and options.fixed_clusters and options.fixed_size:
+            raise InvalidInput(
+                "A budget chooses n_clusters and context_size: leave at least one of them 'auto'."
+            )
+        return options
 
     @property
-    def name(self) -> str:
-        return self.ways[0]
+    def fixed_clusters(self) -> bool:
+        """Whether K is the user's choice, or the strategy's."""
+        return self.asked["n_clusters"] != "auto" or self.strategy.default_clusters == 1
+
+    @property
+    def fixed_size(self) -> bool:
+        """Whether n is the user's choice, or the strategy's."""
+        return self.asked["context_size"] != "auto" or not self.strategy.drops_rows
+
+    def resolve(self, pool: Pool, window: int | None = None) -> Options:
+        """K, n and σ for a pool and for a model that was made for ``window`` rows."""
+        clusters, size = self.asked["n_clusters"], pool.size
+        if clusters == "auto":
+            clusters = self.strategy.default_clusters or DEFAULT_CLUSTERS
+        if self.strategy.drops_rows:
+            size = resolve_context_size(self.asked["context_size"], pool.size, window)
+        sigma = self.asked["bandwidth"]
+        if isinstance(sigma, str):
+            median = median_bandwidth(pool.some_points, generator(self.seed, "bandwidth"))
+            sigma = median_factor(sigma) * median
+        return replace(
+            self,
+            n_clusters=int(clusters or 1),
+            context_size=size,
+            bandwidth=float(sigma),
+            facts={**self.facts, **pool.facts},
+        )
+
+    def search(self, load: Load) -> Search:
+        """How stage 2 searches in a problem of this size."""
+        asked = self.asked["kernel"], self.asked["rff_dim"], self.asked["herd_batch"]
+        return resolve_search(*asked, self.bandwidth, load, self.device, self.affordable)
 
 
 def resolve_context_size(context_size: str | float, n_pool: int, window: int | None = None) -> int:
-    """The context budget n: a count, a share of N, or ``"auto"``; never more than N or the model's window."""
+    """n: a count, a share of N, or ``"auto"``; never more than N or the model's window."""
+    check_context_size(context_size)
     if context_size == "auto":
         n = min(DEFAULT_CONTEXT, n_pool)
-    elif isinstance(context_size, Integral) and not isinstance(context_size, bool):
-        n = positive("context_size", context_size)
-        if n > n_pool:
-            warnings.warn(
-                f"context_size={n} is larger than the pool: all {n_pool} rows are used.",
-                stacklevel=5,
-            )
-            n = n_pool
-    elif (
-        isinstance(context_size, Real)
-        and not isinstance(context_size, bool)
-        and 0 < context_size <= 1
-    ):
-        n = max(1, round(float(context_size) * n_pool))
+    elif isinstance(context_size, Integral):
+        n = int(context_size)
     else:
-        raise InvalidInput(
-            f"context_size must be a row count of at least 1, a share of the pool in (0, 1], or 'auto'; "
-            f"got {context_size!r}."
+        n = max(1, round(float(context_size) * n_pool))
+    if n > n_pool:
+        warnings.warn(
+            f"context_size={n} is larger than the pool: all {n_pool} rows are used.", stacklevel=5
         )
+        n = n_pool
     if window is not None and n > window:
         warnings.warn(
-            f"context_size gives {n} rows, more than the {window} that the model was made for: {window} are used.",
+            f"context_size gives {n} rows, more than the {window} that the model was made for: "
+            f"{window} are used.",
             stacklevel=5,
         )
         n = window
     return n
 
 
-def resolve_kernel(
-    kernel: str,
-    rff_dim: int,
-    herd_batch: str | int,
-    bandwidth: float,
-    load: Load | None = None,
-    device: str = "cpu",
-    affordable: int | None = None,
-) -> Kernel:
-    """``"auto"`` goes by the ``load`` and the kernel values that are ``affordable``; without a load, only mistakes are
-    looked for."""
-    if kernel not in ("auto", *WAYS):
-        raise InvalidInput(
-            f"Unknown kernel {kernel!r}: choose 'auto', {', '.join(map(repr, WAYS))}."
-        )
-    batch = herd_batch if herd_batch != "auto" else RFF_BATCH if kernel == "rff" else 1
-    batch = positive("herd_batch", batch)
-    ways: tuple[str, ...] = (kernel,)
-    most = load.rows if load else 0
-    if load and kernel == "auto":
-        ways, most = _ways(load, device, batch, affordable or affordable_values(device))
-    elif kernel in (
-        "candidates",
-        "certified",
-    ):  # made for one row at a time on a CPU; elsewhere the exact kernel
-        ways = (kernel, "exact") if device == "cpu" and batch == 1 else ("exact",)
-    if ways == ("rff",) and herd_batch == "auto":
-        batch = RFF_BATCH
-    return Kernel(ways, bandwidth, positive("rff_dim", rff_dim), batch, most)
+def check_context_size(context_size: Any) -> None:
+    if context_size == "auto":
+        return
+    if isinstance(context_size, Real) and not isinstance(context_size, bool):
+        if isinstance(context_size, Integral):
+            positive("context_size", context_size)
+            return
+        if 0 < float(context_size) <= 1:
+            return
+    raise InvalidInput(
+        "context_size must be a row count of at least 1, a share of the pool in (0, 1], or 'auto'; "
+        f"got {context_size!r}."
+    )
 
 
-def _ways(load: Load, device: str, batch: int, affordable: int) -> tuple[tuple[str, ...], int]:
-    """What ``"auto"`` tries, and with how many candidates: the exact kernel wherever it can be afforded."""
-    most = load.candidates_for(affordable)
-    one_by_one = device == "cpu" and batch == 1
-    if load.exact <= affordable:
-        few = min(most, load.rows // 4)  # trying in vain may cost half as much as not trying
-        worth_trying = one_by_one and load.exact > AT_ONCE and few >= FIRST * load.budget
-        return ("candidates", "exact") if worth_trying else ("exact",), few
-    return (("candidates",) if one_by_one and most >= FIRST * load.budget else ("rff",)), most
-
-
-def resolve_early_stopping(early_stopping: bool | EarlyStopping) -> EarlyStopping | None:
+def resolve_early_stopping(early_stopping: Any) -> EarlyStopping | None:
     if isinstance(early_stopping, EarlyStopping):
         return early_stopping
     if isinstance(early_stopping, (bool, np.bool_)):
@@ -139,18 +201,16 @@ def resolve_early_stopping(early_stopping: bool | EarlyStopping) -> EarlyStoppin
     )
 
 
-def check_bandwidth(bandwidth: str | float) -> str | float:
-    """``"median"``, a multiple of it such as ``"0.5 median"``, or σ itself, in the standardised space."""
+def check_bandwidth(bandwidth: Any) -> None:
+    """``"median"``, a multiple such as ``"0.5 median"``, or σ itself in the standardised space."""
     if isinstance(bandwidth, str) and median_factor(bandwidth) > 0:
-        return bandwidth
-    if (
-        isinstance(bandwidth, Real)
-        and not isinstance(bandwidth, bool)
-        and 0 < bandwidth < float("inf")
-    ):
-        return float(bandwidth)
+        return
+    number = isinstance(bandwidth, Real) and not isinstance(bandwidth, bool)
+    if number and 0 < bandwidth < float("inf"):
+        return
     raise InvalidInput(
-        f"bandwidth must be 'median', a multiple like '0.5 median', or a positive number (σ), got {bandwidth!r}."
+        "bandwidth must be 'median', a multiple like '0.5 median', or a positive number (σ), "
+        f"got {bandwidth!r}."
     )
 
 
@@ -160,24 +220,12 @@ def median_factor(bandwidth: str) -> float:
     return 0.0 if found is None else float(found[1] or 1.0)
 
 
-def cache_bytes(megabytes: float) -> int:
-    """``cache_size`` in bytes."""
-    if (
-        isinstance(megabytes, Real)
-        and not isinstance(megabytes, bool)
-        and 0 <= megabytes < float("inf")
-    ):
-        return int(megabytes * 1e6)
-    raise InvalidInput(f"cache_size must be a number of megabytes, 0 or more, got {megabytes!r}.")
-
-
-def positive(name: str, value: Any) -> int:
-    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1:
-        return int(value)
-    raise InvalidInput(f"{name} must be a whole number of at least 1, got {value!r}.")
-
-
-def non_negative(name: str, value: Any) -> int:
-    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0:
-        return int(value)
-    raise InvalidInput(f"{name} must be a whole number of at least 0, got {value!r}.")
+def resolve_seed(random_state: Any) -> int:
+    """An int is the seed itself; None and generators give a fresh one."""
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise InvalidInput(f"random_state must not be negative, got {random_state}.")
+        return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    return int(check_random_state(random_state).randint(2**31 - 1))

@@ -31,25 +31,26 @@ KINDS = {"classification": CrumbClassifier, "regression": CrumbRegressor}
 
 def save(estimator: Any, path: str | Path) -> None:
     """What ``CrumbClassifier.save`` and ``CrumbRegressor.save`` do."""
-    if estimator._disk is not None:
+    if estimator.pool_.on_disk:
         raise InvalidInput(
             "This pool stays in its Parquet files and cannot be put into one file: save the plan, and fit again there."
         )
     params = _portable_params(estimator)
-    rows, arrays, files = estimator._pool.rows, {"y": estimator._pool.y}, {}
+    pool = estimator.pool_
+    rows, arrays, files = pool.rows, {"y": pool.y}, {}
     about = {
-        "task": estimator._task,
+        "task": estimator.task,
         "params": params,
         "model_sha256": _model_checksum(estimator),
-        "fingerprint": estimator._fingerprint,
+        "fingerprint": estimator.pool_.fingerprint,
     }
     if isinstance(rows, pd.DataFrame):
         about["columns"] = _portable_names(rows.columns)
-        about["kinds"] = estimator._encoder.kinds_
+        about["kinds"] = pool.encoder.kinds_
         files["pool.parquet"] = pack_frame(rows)
     else:
         arrays["pool"] = rows
-    if estimator._task == "classification":
+    if estimator.task == "classification":
         if estimator.classes_.dtype.kind not in "OUbiuf":
             raise InvalidInput(
                 f"Labels of type {estimator.classes_.dtype} cannot be saved without pickle."
@@ -82,7 +83,7 @@ def load(path: str | Path, **changes: Any) -> Any:
         raise PlanMismatch(
             f"{path} was saved with other weights of the model {params['model']!r} than those on this machine."
         )
-    if estimator._fingerprint != about["fingerprint"]:
+    if estimator.pool_.fingerprint != about["fingerprint"]:
         raise PlanMismatch(
             f"The pool in {path} is not the one that was saved: the file is damaged."
         )
@@ -106,7 +107,7 @@ def _portable_params(estimator: Any) -> dict[str, Any]:
             params["model"]
         )  # a path must mean the same from another folder
     params["random_state"], params["engine"] = (
-        estimator._seed,
+        estimator.options_.seed,
         "local",
     )  # where it is loaded is another machine
     if isinstance(params["strategy"], Strategy):
@@ -132,7 +133,7 @@ def _portable_params(estimator: Any) -> dict[str, Any]:
 
 
 def _model_checksum(estimator: Any) -> str:
-    path = estimator._backend.path
+    path = estimator.backend_.path
     assert path is not None, "a model that is no file is refused before it comes to this"
     return checksum(path)
 

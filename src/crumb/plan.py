@@ -55,6 +55,9 @@ class Plan:
     pool_fingerprint: str
     pool_size: int
     settings: dict[str, Any] = field(default_factory=dict)
+    # Points of the selection space, for drawing; they are not saved.
+    pool_points: np.ndarray | None = field(default=None, repr=False, compare=False)
+    query_points: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         n_clusters, n_queries = len(self.contexts), len(self.labels)
@@ -77,7 +80,9 @@ class Plan:
     def __getstate__(self) -> dict[str, Any]:
         """The points kept for drawing are the pool: a pickled plan stays small without them."""
         return {
-            name: value for name, value in vars(self).items() if name not in ("_pool", "_queries")
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("pool_points", "query_points")
         }
 
     @property
@@ -134,13 +139,13 @@ class Plan:
         """
         from crumb.picture import draw_plan
 
-        pool = pool if pool is not None else getattr(self, "_pool", None)
-        queries = queries if queries is not None else getattr(self, "_queries", None)
+        pool = self.pool_points if pool is None else pool
+        queries = self.query_points if queries is None else queries
         return draw_plan(self, pool, queries, cluster, path)
 
     def attach(self, pool: np.ndarray, queries: np.ndarray) -> Plan:
         """Remember the points of the selection space for drawing; they are not saved."""
-        self._pool, self._queries = pool, queries
+        self.pool_points, self.query_points = pool, queries
         return self
 
     def save(self, path: str | Path) -> None:

@@ -44,7 +44,7 @@ def test_queries_that_nobody_planned_for_find_rows_of_their_kind() -> None:
             plan = stream.plan
         return float(
             np.mean(
-                [(plan.contexts[k] >= 300).mean() for k in plan.route(clf.pool_.encode(there)[1])]
+                [(plan.contexts[k] >= 300).mean() for k in plan.route(clf.encode(there)[1])]
             )
         )
 

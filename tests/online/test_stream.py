@@ -420,7 +420,7 @@ def test_a_refresh_swaps_at_once_and_nobody_gets_a_mixture() -> None:
     expected = {number: CLF.predict_proba(X, plan=plan) for number, plan in plans.items()}
     for i, answer in answers:
         np.testing.assert_array_equal(answer.value, expected[answer.version][i])
-        assert answer.cluster == plans[answer.version].route(CLF.pool_.encode(X[i : i + 1])[1])[0]
+        assert answer.cluster == plans[answer.version].route(CLF.encode(X[i : i + 1])[1])[0]
 
 
 def test_who_waits_at_a_swap_is_answered_by_the_old_plan_without_delay() -> None:

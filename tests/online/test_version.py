@@ -15,7 +15,7 @@ from crumb.online.version import check_estimator, make_version, pool_sample, res
 
 def test_a_version_answers_one_cluster_as_the_frozen_plan_does() -> None:
     clf, X = cheap(), queries()
-    version = make_version(clf, clf.pool_.encode(X)[1], 5, 2, 0.0)
+    version = make_version(clf, clf.encode(X)[1], 5, 2, 0.0)
     rows, points = version.encode(X)
     clusters, expected = version.plan.route(points), clf.predict_proba(X, plan=version.plan)
     for cluster in np.unique(clusters):
@@ -29,7 +29,7 @@ def test_a_plan_of_another_pool_is_refused() -> None:
     clf, X = cheap(), queries()
     other = cheap().fit(*table(seed=8)).plan(X)
     with pytest.raises(PlanMismatch, match="another pool"):
-        make_version(clf, clf.pool_.encode(X)[1], 1, 1, 0.0, other)
+        make_version(clf, clf.encode(X)[1], 1, 1, 0.0, other)
 
 
 def test_only_fitted_estimators_of_crumb() -> None:
@@ -55,5 +55,5 @@ def test_a_sample_of_the_pool() -> None:
     clf = cheap()
     rows, points = pool_sample(clf, 10)
     assert len(rows) == len(points) == 10
-    np.testing.assert_array_equal(clf.pool_.encode(rows)[1], points)
+    np.testing.assert_array_equal(clf.encode(rows)[1], points)
     assert len(pool_sample(clf, 10_000)[0]) == 200

@@ -199,7 +199,7 @@ def test_link_into_a_cache(tabicl_classifier: Path, tmp_path: Path) -> None:
     blob = tmp_path / "0123abcd"
     shutil.copy(tabicl_classifier, blob)
     (tmp_path / "model.ckpt").symlink_to(blob)
-    assert fit(tmp_path / "model.ckpt")._backend.path.name == "model.ckpt"
+    assert fit(tmp_path / "model.ckpt").backend_.path.name == "model.ckpt"
 
 
 def test_file_that_was_replaced_is_read_again(tmp_path: Path) -> None:

@@ -424,7 +424,7 @@ def test_an_estimator_of_the_package(
         model_path=str(tabicl_classifier), n_estimators=3, random_state=7, device="cpu"
     )
     crumb = CrumbClassifier(model=made, strategy="full").fit(numbers(60, 1), np.arange(60) % 3)
-    crumb._backend.fuse = True
+    crumb.backend_.fuse = True
     expected = made.fit(numbers(60, 1), np.arange(60) % 3).predict_proba(numbers(9, 2))
     np.testing.assert_allclose(crumb.predict_proba(numbers(9, 2)), expected, atol=1e-6)
     assert sum(tables for tables, *_ in passes) == 3
@@ -483,6 +483,6 @@ def test_through_the_estimator(tabicl_classifier: Path, passes: list[tuple[int, 
         model=tabicl_classifier, n_clusters=8, context_size=30, device="cpu"
     ).fit(X, y)
     alone = crumb.predict_proba(queries)
-    crumb._backend.fuse = True
+    crumb.backend_.fuse = True
     np.testing.assert_allclose(crumb.predict_proba(queries), alone, atol=1e-6)
     assert sum(tables for tables, *_ in passes) == 8 > len(passes)

@@ -195,7 +195,7 @@ def test_estimator_of_the_package_as_model(tabicl_classifier: Path, tabicl_regre
         model_path=str(tabicl_classifier), n_estimators=3, random_state=7, device="cpu"
     )
     crumb = CrumbClassifier(model=package, strategy="full").fit(X, y)
-    assert isinstance(crumb._backend, module.TabICLBackend)
+    assert isinstance(crumb.backend_, module.TabICLBackend)
     assert_same(crumb.predict_proba(queries), package.fit(X, y).predict_proba(queries))
     regressor = TabICLRegressor(model_path=tabicl_regressor, n_estimators=2, device="cpu")
     crumb = CrumbRegressor(model=regressor, strategy="full").fit(X, targets(60, 2))
@@ -305,7 +305,7 @@ def test_pickle_finds_a_named_model_in_another_place(
     X, y, queries = numbers(30, 1), classes(30, 2), numbers(5, 3)
     crumb = CrumbClassifier(strategy="full", device="cpu").fit(X, y)
     answer = crumb.predict_proba(queries)
-    crumb._backend.path = tmp_path / "the other machine" / "classifier.ckpt"
+    crumb.backend_.path = tmp_path / "the other machine" / "classifier.ckpt"
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(crumb)).predict_proba(queries), answer)
 
 

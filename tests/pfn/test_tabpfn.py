@@ -227,7 +227,7 @@ def test_large_contexts_on_a_cpu_need_no_permission(rows: int, tabpfn_classifier
 
 
 def test_window_is_that_of_the_network(tabpfn_classifier: Path) -> None:
-    assert ours(tabpfn_classifier).fit(numbers(20, 1), classes(20, 2))._backend.window == 10_000
+    assert ours(tabpfn_classifier).fit(numbers(20, 1), classes(20, 2)).backend_.window == 10_000
 
 
 def test_estimator_of_the_package_as_model(tabpfn_classifier: Path, tabpfn_regressor: Path) -> None:
@@ -291,7 +291,7 @@ def test_later_network_of_the_same_package(tmp_path: Path) -> None:
         X, y
     )
     assert_same(crumb.predict(queries), package.predict(queries))
-    assert crumb._backend.window == 50_000
+    assert crumb.backend_.window == 50_000
 
 
 def test_pickle_holds_no_network(tabpfn_classifier: Path) -> None:

@@ -95,8 +95,8 @@ def test_found_weights_are_used(
     crumb = CrumbRegressor(model="tabicl-v2", strategy="full", device="cpu").fit(
         numbers(20, 1), targets(20, 2)
     )
-    assert crumb._backend.name == "tabicl-v2"
-    assert crumb._backend.window == card.window
+    assert crumb.backend_.name == "tabicl-v2"
+    assert crumb.backend_.window == card.window
     assert crumb.predict(numbers(3, 3)).shape == (3,)
 
 

@@ -103,7 +103,7 @@ def test_not_covered(tmp_path, monkeypatch, strategy):
             memory.predict_proba(queries), disk.predict_proba(queries), atol=1e-6
         )
     frame, labels = read_whole(open_source(folder, "target"))
-    held = disk._disk.hold(plan.contexts)
+    held = disk.pool_.hold(plan.contexts)
     for context in plan.contexts:  # what the numbers stand for is what the model gets
         np.testing.assert_array_equal(disk.classes_[held.labels(context)], labels[context])
         np.testing.assert_array_equal(held.take(context)["whole"], frame["whole"].iloc[context])
@@ -309,7 +309,6 @@ def test_own_features_are_fitted_on_a_sample(tmp_path, monkeypatch):
     ("options", "said"),
     [
         ({"strategy": "full"}, "needs the whole pool in memory"),
-        ({"kernel": "certified"}, "needs the pool in memory"),
         ({"context_size": 0.9}, "have no room"),
     ],
 )
@@ -368,7 +367,7 @@ def test_contexts_of_a_frozen_plan_are_kept_from_one_prediction_to_the_next(tmp_
     clf = CrumbClassifier(context_size=30, n_clusters=2, device="cpu").fit(tmp_path, "y")
     plan = clf.plan(frame[:20])
     first = clf.predict_proba(frame[:20], plan=plan)
-    kept = set(clf._backend._contexts._kept)
+    kept = set(clf.backend_._contexts._kept)
     assert len(kept) == 2
     np.testing.assert_array_equal(clf.predict_proba(frame[:20], plan=plan), first)
-    assert set(clf._backend._contexts._kept) == kept
+    assert set(clf.backend_._contexts._kept) == kept

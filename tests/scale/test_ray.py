@@ -86,13 +86,13 @@ def test_a_plan_and_answers_are_those_of_the_local_engine(engine, tmp_path, monk
     assert plan.pool_fingerprint == expected.pool_fingerprint
     for one, other in zip(expected.contexts, plan.contexts, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert isinstance(spread._backend, OnActors)
+    assert isinstance(spread.backend_, OnActors)
     for frozen in (None, plan, None):  # scoring must not wait for the cores of actors that are kept
         np.testing.assert_array_equal(
             local.predict_proba(queries, plan=frozen), spread.predict_proba(queries, plan=frozen)
         )
-    assert len(spread._backend._actors) == 2
-    spread._backend.close()
+    assert len(spread.backend_._actors) == 2
+    spread.backend_.close()
 
 
 def test_a_killed_worker_costs_nothing_but_time(engine, tmp_path):
@@ -111,7 +111,7 @@ def test_a_killed_actor_is_started_again(engine, tmp_path):
         falling.predict_proba(queries), steady.predict_proba(queries.to_numpy()), atol=1e-9
     )
     assert (tmp_path / "fell").exists()
-    falling._backend.close()
+    falling.backend_.close()
 
 
 def test_a_task_that_always_kills_is_given_up(cluster):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields
 
 import numpy as np
@@ -14,11 +15,13 @@ from scale_tables import mixed, write
 from crumb.scale import scoring, statistics
 from crumb.scale import source as sources
 from crumb.scale.engine import LocalEngine
-from crumb.scale.pool import learn_pool, read_whole
+from crumb.scale.pool import learn_pool, open_encoder, read_whole
 from crumb.scale.source import count_rows, open_source
-from crumb.scale.statistics import Moments
+from crumb.scale.statistics import Gather, joined
+from crumb.table import statistics as table_statistics
 from crumb.table.encoder import TableEncoder
-from crumb.table.space import SelectionSpace
+from crumb.table.space import learn_space
+from crumb.table.statistics import Moments, merged
 
 VALUE = st.one_of(
     st.floats(-1e6, 1e6),
@@ -62,17 +65,16 @@ def test_the_space_is_that_of_the_table_in_memory(tmp_path, rows, seed, files, c
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "BLOCK_ROWS", 32)
         source = count_rows(open_source(folder, "target"), LocalEngine(1))
-        pool, found = learn_pool(
+        pool = learn_pool(
             source, LocalEngine(1), seed=0, classify=True, categorical_features=categorical
         )
     table, labels = read_whole(source)
-    encoder, space = TableEncoder(categorical), SelectionSpace()
-    encoded = encoder.fit_transform(table)
-    points = space.fit_transform(encoded, encoder)
+    encoder = TableEncoder(categorical)
+    space, points = learn_space(None, encoder.fit_transform(table), encoder, None, None)
     assert pool.encoder.kinds_ == encoder.kinds_
     numbers = [kind == "number" for kind in encoder.kinds_]
     np.testing.assert_allclose(pool.encoder.bounds_[numbers], encoder.bounds_[numbers])
-    np.testing.assert_array_equal(found.distinct_labels().shape, np.unique(labels).shape)
+    np.testing.assert_array_equal(pool.distinct_labels.shape, np.unique(labels).shape)
     queries = mixed(50, seed + 1).drop(columns="target")
     for these in (table, queries):
         mine = pool.reader.space.transform(pool.encoder.transform(these))
@@ -83,14 +85,12 @@ def test_the_space_is_that_of_the_table_in_memory(tmp_path, rows, seed, files, c
 
 
 def test_rare_texts_are_forgotten_and_not_the_frequent_ones(monkeypatch):
-    monkeypatch.setattr(statistics, "MOST_VALUES", 100)
+    monkeypatch.setattr(table_statistics, "MOST_WORDS", 100)
     rng = np.random.default_rng(0)
     words = np.concatenate([np.repeat(["often", "oft"], 300), [f"w{i}" for i in range(1000)]])
-    counts = statistics.Counter()
+    counts = Counter()
     for piece in np.array_split(rng.permutation(words), 30):
-        counts = statistics._joined(
-            counts, statistics.Counter(pd.Series(piece).value_counts().to_dict())
-        )
+        counts = merged(counts, Counter(pd.Series(piece).value_counts().to_dict()))
     assert len(counts) <= 100
     assert {counts["often"], counts["oft"]} == {300}
 
@@ -116,19 +116,22 @@ def test_plain_numbers_are_read_without_a_frame(tmp_path, monkeypatch):
         source = count_rows(
             open_source(write(tmp_path / str(number), table), "target"), LocalEngine(1)
         )
-        pool, fast = learn_pool(source, LocalEngine(1), seed=0, classify=True)
+        gather = Gather(open_encoder(source.view, None), True)
+        wanted = np.arange(0)
+        fast = [gather((shard, wanted)) for shard in source.shards]
+        pool = learn_pool(source, LocalEngine(1), seed=0, classify=True)
         with monkeypatch.context() as patch:
             patch.setattr(statistics, "plain_columns", lambda *args: None)
             patch.setattr(scoring, "plain_columns", lambda *args: None)
-            other, slow = learn_pool(source, LocalEngine(1), seed=0, classify=True)
-        for field in fields(fast.moments):
-            np.testing.assert_array_equal(
-                getattr(fast.moments, field.name), getattr(slow.moments, field.name)
-            )
+            slow = [gather((shard, wanted)) for shard in source.shards]
+            other = learn_pool(source, LocalEngine(1), seed=0, classify=True)
+        fast, slow = (joined(parts).table.moments for parts in (fast, slow))
+        for field in fields(fast):
+            np.testing.assert_array_equal(getattr(fast, field.name), getattr(slow, field.name))
         np.testing.assert_array_equal(pool.scouts.of_points, other.scouts.of_points)
         finite = table["double"][np.isfinite(table["double"])]
-        np.testing.assert_allclose(fast.moments.mean[0], finite.mean(), rtol=1e-12)
+        np.testing.assert_allclose(fast.mean[0], finite.mean(), rtol=1e-12)
         np.testing.assert_allclose(
-            fast.moments.squares[0], ((finite - finite.mean()) ** 2).sum(), rtol=1e-9
+            fast.squares[0], ((finite - finite.mean()) ** 2).sum(), rtol=1e-9
         )
-        assert fast.moments.below.tolist() == [number, 0, 0, 0]
+        assert fast.below.tolist() == [number, 0, 0, 0]

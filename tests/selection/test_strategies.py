@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crumb.errors import InvalidInput
-from crumb.options import Kernel
+from crumb.herding.search import Search
 from crumb.selection import (
     KNN,
     MICP,
@@ -34,7 +34,7 @@ def problem(
     rng = np.random.default_rng(seed)
     pool, queries = rng.normal(size=(n_pool, 3)), rng.normal(size=(n_queries, 3)) + 0.5
     return Problem(
-        pool, queries, n, k, other.pop("kernel", Kernel(("exact",), 1.5, 64, 1)), seed=seed, **other
+        pool, queries, n, k, other.pop("kernel", Search(("exact",), 1.5, 64, 1)), seed=seed, **other
     )
 
 

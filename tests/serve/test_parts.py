@@ -64,7 +64,7 @@ def test_the_map_shows_queries_and_not_the_pool():
         view = Projection(stream).view()
         assert view["clusters"] == [answer.cluster for answer in answers]
         centre, axes = principal_axes(stream.estimator.pool_.points)
-        places = (stream.estimator.pool_.encode(asked)[1] - centre) @ axes.T
+        places = (stream.estimator.encode(asked)[1] - centre) @ axes.T
         np.testing.assert_allclose(view["queries"], places, atol=1e-3)
 
 

@@ -87,8 +87,8 @@ def test_requests_mean_what_the_training_table_means():
     ]  # fmt: skip
     columns = schema.read(said)
     table = schema.table([columns, columns], model._encoder.columns_)
-    rows, points = model.pool_.encode(table)
-    wanted_rows, wanted_points = model.pool_.encode(X)
+    rows, points = model.encode(table)
+    wanted_rows, wanted_points = model.encode(X)
     np.testing.assert_allclose(points, np.concatenate([wanted_points] * 2))
     for name in X.columns:
         assert texts(rows[name][:N], None).tolist() == texts(wanted_rows[name], None).tolist(), name

@@ -69,10 +69,10 @@ def test_the_same_rows_get_the_same_points_in_any_batch_and_after_a_trip_through
     X, y = table(120)
     frame = pd.DataFrame(X, columns=list("abcdefg")).assign(kind=np.where(y, "red", "blue"))
     clf = CrumbClassifier(features="embedding", **SMALL).fit(frame, y)
-    points = clf._query(frame[:50])[1]
-    assert points.shape[1] == clf._points.shape[1] <= 9 + COMPONENTS
-    np.testing.assert_allclose(clf._query(frame[7:8])[1][0], points[7], atol=1e-4)
-    np.testing.assert_allclose(clf._points[:50], points, atol=1e-4)
+    points = clf.encode(frame[:50])[1]
+    assert points.shape[1] == clf.pool_.points.shape[1] <= 9 + COMPONENTS
+    np.testing.assert_allclose(clf.encode(frame[7:8])[1][0], points[7], atol=1e-4)
+    np.testing.assert_allclose(clf.pool_.points[:50], points, atol=1e-4)
     clf.save(tmp_path / "clf.crumb")
     again = crumb.load(tmp_path / "clf.crumb")
     np.testing.assert_array_equal(again.predict_proba(frame[:20]), clf.predict_proba(frame[:20]))
@@ -110,7 +110,7 @@ def test_models_without_embeddings_and_misspelt_names_are_refused() -> None:
 def test_a_transformer_may_learn_from_the_labels() -> None:
     X, y = table(200)
     clf = CrumbClassifier(features=LinearDiscriminantAnalysis(), **SMALL).fit(X, y)
-    assert abs(np.corrcoef(clf._points[:, 0], X[:, 0])[0, 1]) > 0.95
+    assert abs(np.corrcoef(clf.pool_.points[:, 0], X[:, 0])[0, 1]) > 0.95
     plan = select_contexts(
         X, X[:9], y_pool=y, features=LinearDiscriminantAnalysis(), context_size=10
     )

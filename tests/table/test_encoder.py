@@ -12,7 +12,7 @@ from scipy import sparse
 
 from crumb.errors import InvalidInput
 from crumb.table.encoder import TableEncoder, fingerprint, to_rows
-from crumb.table.space import SelectionSpace
+from crumb.table.space import learn_space
 
 pl = pytest.importorskip("polars")
 
@@ -193,8 +193,9 @@ def test_times_past_2262_and_arrow_types() -> None:
     ],
 )
 def test_a_category_is_the_same_in_whatever_type_it_comes(pool, queries) -> None:
-    encoder, space = TableEncoder(), SelectionSpace()
-    points = space.fit_transform(encoder.fit_transform(to_rows(pd.DataFrame({"c": pool}))), encoder)
+    encoder = TableEncoder()
+    rows = encoder.fit_transform(to_rows(pd.DataFrame({"c": pool})))
+    space, points = learn_space(None, rows, encoder, None, None)
     again = space.transform(encoder.transform(to_rows(pd.DataFrame({"c": queries}))))
     np.testing.assert_array_equal(points, again)
     assert (points.sum(axis=1) == 1).all()

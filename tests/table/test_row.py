@@ -1,4 +1,4 @@
-"""online/reader.py: a row read alone is what the estimator makes of a table of one row, bit for bit."""
+"""table/row.py: a row read alone is what the estimator makes of a table of one row, bit for bit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 
 from crumb import CrumbClassifier
 from crumb.table.pieces import one_row, stack
-from crumb.table.row import RowReader
 
 
 def fitted(X, **more) -> CrumbClassifier:
@@ -71,12 +70,7 @@ anything = st.one_of(
 def the_long_way(clf, row):
     """Rows and points by the estimator; None where it refuses."""
     try:
-        return clf._query(
-            one_row(
-                row,
-                list(clf._pool.rows.columns) if isinstance(clf._pool.rows, pd.DataFrame) else None,
-            )
-        )
+        return clf.encode(one_row(row, clf.pool_.columns))
     except (ValueError, TypeError, OverflowError):
         return None
 
@@ -104,7 +98,7 @@ def same_values(got: pd.DataFrame, expected: pd.DataFrame) -> None:
 @example((1.0, 2**53 + 1, True, 2**53 + 1, 2**53 + 1, 2**53 + 1, None, None, 0, 0.5))
 def test_rows_of_a_frame(values) -> None:
     row = dict(zip(mixed(2).columns, values, strict=True))
-    read, expected = RowReader.of(FRAME)(row), the_long_way(FRAME, row)
+    read, expected = FRAME.pool_.encode_row(row), the_long_way(FRAME, row)
     if expected is None:
         assert read is None  # the table says what is wrong
     elif read is not None:
@@ -116,7 +110,7 @@ def test_rows_of_a_frame(values) -> None:
 @given(st.lists(anything, min_size=10, max_size=10))
 def test_what_the_estimator_refuses_is_not_read(values) -> None:
     if the_long_way(FRAME, values) is None:
-        assert RowReader.of(FRAME)(values) is None
+        assert FRAME.pool_.encode_row(values) is None
 
 
 @settings(max_examples=200, deadline=None)
@@ -133,7 +127,7 @@ def test_rows_of_an_array(values, dtype, pool) -> None:
                 row = np.array(values, dtype=float).astype(dtype)
         except OverflowError:
             return
-    read, expected = RowReader.of(clf)(row), the_long_way(clf, row)
+    read, expected = clf.pool_.encode_row(row), the_long_way(clf, row)
     assert expected is not None or read is None
     if read is not None:
         np.testing.assert_array_equal(read[1], expected[1])
@@ -142,7 +136,7 @@ def test_rows_of_an_array(values, dtype, pool) -> None:
 
 
 def test_plain_rows_are_read_and_others_are_left_to_the_table() -> None:
-    reader, rows = RowReader.of(FRAME), mixed(50).drop(columns="day").assign(day=3.0)
+    reader, rows = FRAME.pool_.encode_row, mixed(50).drop(columns="day").assign(day=3.0)
     for row in (rows.iloc[0], rows.iloc[0].to_dict(), rows.iloc[0].tolist()):
         assert reader(row) is not None
     for wrong in (
@@ -158,26 +152,27 @@ def test_plain_rows_are_read_and_others_are_left_to_the_table() -> None:
 
 
 def test_codes_in_an_array() -> None:
-    reader = RowReader.of(CODES)
+    reader = CODES.pool_.encode_row
     for row in ([0, 1, 2], [3.0, np.nan, 1.0], [0.0, 77.0, 0.0]):
-        np.testing.assert_array_equal(reader(row)[1], CODES._query([row])[1])
+        np.testing.assert_array_equal(reader(row)[1], CODES.encode([row])[1])
 
 
 def test_a_row_that_was_read_is_a_copy() -> None:
     row = np.zeros(3)
-    read = RowReader.of(ARRAYS["f8"])(row)[0]
+    read = ARRAYS["f8"].pool_.encode_row(row)[0]
     row[:] = 1
     assert (read == 0).all()
 
 
 def test_a_space_of_the_users_own_is_not_read() -> None:
-    assert RowReader.of(fitted(np.eye(20), features=StandardScaler())) is None
+    own = fitted(np.eye(20), features=StandardScaler())
+    assert own.pool_.encode_row([0.0] * 20) is None
 
 
 @pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 1, 0, 2]])
 def test_records_and_frames_below_each_other(order) -> None:
-    rows, reader = mixed(4).assign(day=3.0), RowReader.of(FRAME)
-    encoded = FRAME._query(rows)[0]
+    rows, reader = mixed(4).assign(day=3.0), FRAME.pool_.encode_row
+    encoded = FRAME.encode(rows)[0]
     pieces = [reader(rows.iloc[i])[0] if i % 2 else encoded[i : i + 1] for i in order]
     got = stack(pieces)
     expected = encoded.iloc[order].reset_index(drop=True)

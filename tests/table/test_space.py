@@ -7,29 +7,72 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scale_tables import mixed
+from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from crumb import select_contexts
 from crumb.errors import InvalidInput
 from crumb.table import space as space_module
-from crumb.table.encoder import TableEncoder, to_rows
-from crumb.table.space import MAX_CATEGORIES, MAX_INDICATORS, SelectionSpace
+from crumb.table.encoder import TableEncoder, texts, to_rows
+from crumb.table.space import MAX_CATEGORIES, MAX_INDICATORS, Space, learn_space
+from crumb.table.statistics import MISSING
 
 
-def fitted(pool, **options) -> tuple[SelectionSpace, TableEncoder, np.ndarray]:
-    encoder, space = (
-        TableEncoder(options.pop("categorical_features", None)),
-        SelectionSpace(**options),
-    )
+def fitted(
+    pool, features=None, categorical_features=None
+) -> tuple[Space, TableEncoder, np.ndarray]:
+    encoder = TableEncoder(categorical_features)
     rows = encoder.fit_transform(to_rows(pool))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return space, encoder, space.fit_transform(rows, encoder)
+        space, points = learn_space(features, rows, encoder, None, None)
+    return space, encoder, points
 
 
-def transform(space: SelectionSpace, encoder: TableEncoder, rows) -> np.ndarray:
+def transform(space: Space, encoder: TableEncoder, rows) -> np.ndarray:
     return space.transform(encoder.transform(to_rows(rows)))
+
+
+def by_sklearn(encoder: TableEncoder) -> ColumnTransformer:
+    """The default space, made of scikit-learn's parts."""
+    each = max(2, min(MAX_CATEGORIES, MAX_INDICATORS // max(1, len(encoder.categorical_indices))))
+    number = make_pipeline(
+        StandardScaler(),
+        SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
+    )
+    category = make_pipeline(
+        FunctionTransformer(
+            lambda frame: np.column_stack([texts(frame[name], MISSING) for name in frame])
+        ),
+        OneHotEncoder(
+            handle_unknown="infrequent_if_exist", max_categories=each, sparse_output=False
+        ),
+    )
+    return ColumnTransformer(
+        [
+            ("number", number, encoder.numeric_indices),
+            ("category", category, encoder.categorical_indices),
+        ]
+    )
+
+
+@pytest.mark.parametrize("rows", [42, 200])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_default_space_is_that_of_scikit_learn(rows: int, seed: int) -> None:
+    pool, queries = (mixed(rows, s).drop(columns="target") for s in (seed, seed + 100))
+    space, encoder, points = fitted(pool)
+    reference = by_sklearn(encoder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.testing.assert_allclose(
+            points, reference.fit_transform(encoder.transform(pool)), atol=1e-9
+        )
+        expected = reference.transform(encoder.transform(queries))
+    np.testing.assert_allclose(transform(space, encoder, queries), expected, atol=1e-9)
 
 
 def test_numbers_are_standardised_with_the_pool() -> None:

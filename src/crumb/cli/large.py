@@ -32,7 +32,7 @@ def is_large(args: argparse.Namespace) -> bool:
 def predict_large(args: argparse.Namespace) -> None:
     from crumb import CrumbClassifier, CrumbRegressor, Plan
     from crumb.cli.predict import class_answers, number_answers
-    from crumb.options import positive
+    from crumb.checks import positive
     from crumb.scale.answers import CHUNK_ROWS, answer_files, open_queries
 
     started = time.perf_counter()
@@ -53,7 +53,7 @@ def predict_large(args: argparse.Namespace) -> None:
 
     about = {
         "task": task,
-        "pool": model._fingerprint,
+        "pool": model.pool_.fingerprint,
         "no_proba": args.no_proba,
         "quantiles": args.quantiles,
     }
@@ -70,7 +70,7 @@ def predict_large(args: argparse.Namespace) -> None:
         plan=None if args.plan is None else Plan.load(args.plan),
         replan=args.replan,
         chunk_rows=chunk_rows,
-        seed=model._seed,
+        seed=model.options_.seed,
         verbose=options["verbose"],
     )
     report = {
@@ -157,7 +157,7 @@ def _fit(model: Any, args: argparse.Namespace) -> Any:
     if args.drop_missing_target:
         table = table[table[args.target].notna()].reset_index(drop=True)
     labels = table.pop(args.target)
-    return model.fit(table, as_classes(labels) if model._task == "classification" else labels)
+    return model.fit(table, as_classes(labels) if model.task == "classification" else labels)
 
 
 def _infer_task(args: argparse.Namespace) -> str:

@@ -121,7 +121,7 @@ def _compare(args: argparse.Namespace, make: Callable[..., Plan]) -> None:
         seconds[strategy] = time.perf_counter() - started
     groups = query_groups(plans)
     first = next(iter(plans.values()))
-    pool, queries = first._pool, first._queries
+    pool, queries = first.pool_points, first.query_points
     rows = [_line(name, plan, pool, queries, groups, seconds[name]) for name, plan in plans.items()]
     draw_comparison(plans, pool, queries, max(groups, key=sum), args.picture)
     if args.json:

@@ -12,9 +12,8 @@ from sklearn.base import clone
 
 from crumb.errors import InvalidInput
 from crumb.estimator import check_labels as check_target
-from crumb.infer import take
 from crumb.table.encoder import Rows
-from crumb.table.pieces import stack
+from crumb.table.pieces import stack, take
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from crumb.errors import InvalidInput
 from crumb.online.refresh import RefreshPolicy
-from crumb.options import positive
+from crumb.checks import positive
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,8 @@ from collections import deque
 
 import numpy as np
 
-from crumb.infer import take
 from crumb.table.encoder import Rows
-from crumb.table.pieces import Piece, Record, stack
+from crumb.table.pieces import Piece, Record, stack, take
 
 
 class Recent:

@@ -130,7 +130,7 @@ def _unpack(
     if f"{name}.parquet" not in files:
         return arrays[name]
     encoder = estimator.pool_.encoder
-    return unpack_frame(files[f"{name}.parquet"], encoder.columns, encoder.kinds)
+    return unpack_frame(files[f"{name}.parquet"], encoder.columns_, encoder.kinds_)
 
 
 def _storable(labels: np.ndarray) -> np.ndarray:

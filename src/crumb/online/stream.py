@@ -259,7 +259,7 @@ class CrumbOnline:
             changed = upcoming is not None
             estimator = refitted(old.estimator, upcoming.pool) if changed else old.estimator
             new = make_version(
-                *(estimator, estimator.pool_.encode(self.recent())[1], old.number + 1),
+                *(estimator, estimator.encode(self.recent())[1], old.number + 1),
                 *(old.pool_number + changed, self._clock.date()),
                 ahead=self.options.plan_ahead,
             )
@@ -390,7 +390,7 @@ def _first_state(
     if X is None:
         rows, points = pool_sample(estimator, options.recent)
     else:
-        rows, points = estimator.pool_.encode(X)
+        rows, points = estimator.encode(X)
     ahead = options.plan_ahead and X is not None
     version = make_version(estimator, points, 1, 1, date, plan, ahead)
     return StreamState(options, version, first_pool(estimator, date), [rows])

@@ -15,14 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from crumb.devices import collect_garbage, out_of_memory
 from crumb.errors import InvalidInput
 from crumb.estimator import CrumbClassifier, CrumbRegressor, quantile_levels
-from crumb.infer import context_key, infer, keep_contexts, take
+from crumb.infer import context_key, infer, keep_contexts
 from crumb.online.drift import Baseline
 from crumb.online.expected import expected_queries
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.rng import generator
 from crumb.table.encoder import Rows
-from crumb.table.pieces import Piece
+from crumb.table.pieces import Piece, take
 
 log = logging.getLogger("crumb.online")
 
@@ -47,11 +47,11 @@ class PlanVersion:
     made: float  # seconds since 1970
 
     def encode(self, X: Any) -> tuple[Rows, np.ndarray]:
-        return self.estimator.pool_.encode(X)
+        return self.estimator.encode(X)
 
     def encode_row(self, row: Any) -> tuple[Piece, np.ndarray]:
         """``encode`` for one row, given as ``submit`` takes it."""
-        return self.estimator.pool_.encode_row(row)
+        return self.estimator.encode_row(row)
 
     @property
     def classes(self) -> np.ndarray | None:

@@ -19,7 +19,7 @@ from crumb.table.encoder import TableEncoder
 
 def kinds_of(view: View, encoder: TableEncoder) -> list[str]:
     """ "number", "text", "category" or "empty" for every feature."""
-    declared = encoder._declared()
+    declared = encoder.declared()
     kinds = []
     for name in view.features:
         kind = _kind(name, view.schema.field(name).type)

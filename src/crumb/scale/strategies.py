@@ -228,7 +228,7 @@ WISHES: dict[type[Strategy], Any] = {
 }
 
 
-def check_strategy(strategy: Strategy, kernel: str) -> None:
+def check_strategy(strategy: Strategy) -> None:
     """Whether a strategy can do without the whole pool; found out before the files are read."""
     if isinstance(strategy, Full):
         raise InvalidInput(
@@ -238,10 +238,6 @@ def check_strategy(strategy: Strategy, kernel: str) -> None:
     if type(strategy) not in WISHES:
         raise InvalidInput(
             f"The strategy {strategy!r} needs the pool in memory: read the table yourself and pass it."
-        )
-    if isinstance(strategy, MMD) and kernel == "certified":
-        raise InvalidInput(
-            "kernel='certified' needs the pool in memory: choose 'candidates', 'exact' or 'rff'."
         )
 
 

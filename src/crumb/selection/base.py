@@ -14,7 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from crumb.herding.greedy import EarlyStopping
 from crumb.herding.kernel import RandomFourierFeatures, Rbf
-from crumb.options import Kernel
+from crumb.herding.search import Search
 from crumb.parallel import MapBlocks
 from crumb.rng import generator
 
@@ -29,7 +29,7 @@ class Problem:
     queries: np.ndarray  # (T, d)
     n: int  # context budget
     n_clusters: int
-    kernel: Kernel
+    kernel: Search
     early_stopping: EarlyStopping | None = None
     seed: int = 0
     device: str = "cpu"
@@ -73,7 +73,7 @@ class Strategy(BaseEstimator, ABC):
     """Base of all strategies. Its parameters are those of ``__init__``, as in scikit-learn."""
 
     name: ClassVar[str]
-    default_clusters: ClassVar[int] = 20  # what n_clusters="auto" means
+    default_clusters: ClassVar[int | None] = None  # of its own; None: that of options.py
     drops_rows: ClassVar[bool] = True  # False: every context is the whole pool
 
     def __init_subclass__(cls, **kwargs: object) -> None:

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
+from crumb.checks import positive
 from crumb.errors import InvalidInput
-from crumb.options import positive
 from crumb.selection.base import Problem, Selection, Strategy, nearest_rows, top_up
 from crumb.selection.clustering import cluster, nearest_centroid
 

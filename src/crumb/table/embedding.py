@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import numpy as np
 from sklearn.decomposition import PCA
 
-from crumb.infer import Pool, take
 from crumb.pfn.base import Backend, ContextTask
 from crumb.pfn.checkpoint import checksum
 from crumb.progress import progress_bar
 from crumb.rng import generator
 from crumb.table.encoder import Rows
+from crumb.table.pieces import take
 
 CONTEXT = 1_000  # rows beside which all others are embedded
 COMPONENTS = 32  # of hundreds of dimensions, which hold little more
@@ -29,22 +29,24 @@ PIECE = 10_000  # rows that are embedded at a time
 class RowEmbedding:
     """Principal components of a network's row representations."""
 
-    def __init__(self, backend: Backend, pool: Pool, seed: int, verbose: int = 0):
+    def __init__(
+        self,
+        backend: Backend,
+        rows: Rows,
+        y: np.ndarray,
+        classify: bool,
+        seed: int,
+        verbose: int = 0,
+    ):
         rng = generator(seed, "embedding")
-        chosen = np.sort(rng.choice(len(pool.y), min(CONTEXT, len(pool.y)), replace=False))
-        y = pool.y[chosen]
-        self.y = np.unique(y, return_inverse=True)[1] if pool.n_classes is not None else y
-        self.context, self.backend, self.seed, self.verbose = (
-            take(pool.rows, chosen),
-            backend,
-            seed,
-            verbose,
-        )
-        sample = np.sort(rng.choice(len(pool.y), min(SAMPLE, len(pool.y)), replace=False))
-        points = np.concatenate(list(self._pieces(take(pool.rows, sample))))
-        self.components = PCA(min(COMPONENTS, *points.shape), svd_solver="covariance_eigh").fit(
-            points
-        )
+        chosen = np.sort(rng.choice(len(y), min(CONTEXT, len(y)), replace=False))
+        self.y = np.unique(y[chosen], return_inverse=True)[1] if classify else y[chosen]
+        self.context, self.backend = take(rows, chosen), backend
+        self.seed, self.verbose = seed, verbose
+        sample = np.sort(rng.choice(len(y), min(SAMPLE, len(y)), replace=False))
+        points = np.concatenate(list(self._pieces(take(rows, sample))))
+        components = min(COMPONENTS, *points.shape)
+        self.components = PCA(components, svd_solver="covariance_eigh").fit(points)
 
     def identity(self) -> tuple[int, str]:
         """What else than the pool this space depends on."""

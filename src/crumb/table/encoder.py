@@ -126,7 +126,7 @@ class TableEncoder:
         self.columns_ = (
             list(rows.columns) if isinstance(rows, pd.DataFrame) else list(range(rows.shape[1]))
         )
-        declared = self._declared()
+        declared = self.declared()
         if isinstance(rows, pd.DataFrame):
             columns = [_encode(rows[name]) for name in rows.columns]
             self.kinds_ = [
@@ -142,7 +142,7 @@ class TableEncoder:
     def transform(self, rows: Rows) -> Rows:
         """Rows whose number and names of columns are known to be those of the pool."""
         if not isinstance(rows, pd.DataFrame):
-            return _bounded(rows, self.bounds_)
+            return bounded(rows, self.bounds_)
         if list(rows.columns) != self.columns_:
             raise InvalidInput(
                 f"The columns must be those of the training table, in its order: {self.columns_}."
@@ -159,11 +159,26 @@ class TableEncoder:
                 columns[name] = _to_text(rows[name]) if kind == "text" else _to_category(rows[name])
         return pd.DataFrame(columns, index=pd.RangeIndex(len(rows)))
 
+    @classmethod
+    def learned(
+        cls, columns: Sequence[Any], kinds: Sequence[str], bounds: np.ndarray
+    ) -> TableEncoder:
+        """An encoder for columns that are known already, without a table to learn them from."""
+        encoder = cls()
+        encoder.columns_, encoder.kinds_, encoder.bounds_ = list(columns), list(kinds), bounds
+        return encoder
+
+    @property
+    def numeric_indices(self) -> list[int]:
+        """Positions of all other columns, empty ones among them."""
+        return [j for j, kind in enumerate(self.kinds_) if kind not in ("text", "category")]
+
     @property
     def categorical_indices(self) -> list[int]:
         return [index for index, kind in enumerate(self.kinds_) if kind in ("text", "category")]
 
-    def _declared(self) -> set[Any]:
+    def declared(self) -> set[Any]:
+        """The names of the columns that ``categorical_features`` marks."""
         if self.categorical_features is None:
             return set()
         wanted = list(np.asarray(self.categorical_features, dtype=object).ravel())
@@ -270,11 +285,11 @@ def _kind(column: pd.Series) -> str:
 def texts(column: pd.Series, missing: Any) -> np.ndarray:
     """The values of a column as text, the same for 3, 3.0 and a category of either, with ``missing`` for holes."""
     codes, values = pd.factorize(column)
-    words = np.array([*(_text(value) for value in values), missing], dtype=object)
+    words = np.array([*(text_of(value) for value in values), missing], dtype=object)
     return words[codes]  # holes have code −1
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return str(bool(value))
     return f"{value:.0f}" if isinstance(value, Real) and float(value).is_integer() else str(value)
@@ -311,7 +326,7 @@ def _finite_range(column: Any) -> tuple[float, float]:
     return (finite.min(), finite.max()) if len(finite) else (0.0, 0.0)
 
 
-def _bounded(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+def bounded(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
     """Infinite values become the most extreme finite ones of the pool; everything else stays untouched."""
     low, high = values < -LARGEST, values > LARGEST  # NaN compares false
     if not (low.any() or high.any()):
@@ -325,5 +340,5 @@ def _bounded_column(column: pd.Series, bounds: np.ndarray) -> pd.Series:
     if column.dtype.kind != "f":
         return column
     values = column.to_numpy()
-    bounded = _bounded(values[:, None], bounds[None, :])[:, 0]
-    return column if bounded is values else pd.Series(bounded)
+    kept = bounded(values[:, None], bounds[None, :])[:, 0]
+    return column if kept is values else pd.Series(kept)

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
-from crumb.infer import take
 from crumb.table.encoder import Rows
 
 
@@ -133,3 +132,15 @@ def _taken(rows: Piece, index: list[int]) -> Piece:
     if isinstance(rows, Record) or index == list(range(len(rows))):
         return rows
     return take(rows, np.array(index))
+
+
+def take(rows: Rows, index: np.ndarray) -> Rows:
+    """Some rows of an array or a frame."""
+    if isinstance(rows, np.ndarray):
+        return rows[index]
+    return rows.iloc[index].reset_index(drop=True)
+
+
+def take_column(rows: Rows, index: np.ndarray, j: int) -> pd.Series:
+    """Some rows of one column."""
+    return pd.Series(rows[index, j]) if isinstance(rows, np.ndarray) else rows.iloc[index, j]

@@ -1,99 +1,48 @@
 """The selection space: a mixed-type table → a float matrix in which distance means something.
 
-Numeric columns are standardised with the pool's mean and population standard deviation; missing values take
-the mean, that is 0. A categorical column becomes indicator columns of height 1, so that two rows in different
-categories are √2 apart, as far as two independent draws of a standardised numeric column are on average
-(in the square). Rare categories share one indicator when there are many.
-With ``features="embedding"`` the network's own view of the rows stands beside that (``embedding.py``).
+Numbers are standardised with the pool's mean and population standard deviation; missing values take
+the mean, that is 0. A categorical column becomes indicators of height 1, so two rows in different
+categories are √2 apart: as far as two independent draws of a standardised number are in the mean
+square. Where a column has many categories, the rare ones share an indicator.
+
+A space is learned from statistics, of a table in memory or of files, and applied to a table, to a
+block of a file or to a single row. ``features=`` replaces it by a transformer of the user's own, or
+adds the network's view of the rows (``embedding.py``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
 from crumb.errors import InvalidInput
-from crumb.quiet import quiet
-from crumb.table.encoder import Rows, TableEncoder, texts
+from crumb.table.encoder import Rows, TableEncoder, text_of
+from crumb.table.statistics import MISSING, TableStatistics, column, number_column
 
 MAX_CATEGORIES = 32  # indicators a column
-MAX_INDICATORS = (
-    256  # indicators in all: the width of the space stays bounded however many columns there are
-)
-DOUBLE_CELLS = (
-    100_000_000  # cells up to which the space is kept in float64 (800 MB), in float32 above
-)
-MISSING = "\0missing"
+MAX_INDICATORS = 256  # indicators in all: the width stays bounded, however many columns there are
+DOUBLE_CELLS = 100_000_000  # cells up to which points are float64 (800 MB); float32 above
+BLOCK_ROWS = 1 << 15
 EMBEDDING = "embedding"
-# How far rows lie apart by their embeddings, in terms of how far they do by their columns. Measured, with 1/2, 1 and 2
-# beside it: docs/experiments/ideas.
+# How far rows lie apart by their embeddings, relative to how far they do by their columns.
+# Measured beside 1/2, 1 and 2: docs/experiments/ideas.
 EMBEDDING_WEIGHT = 4.0
 Embed = Callable[[Rows], np.ndarray]
 
 
-class SelectionSpace:
-    """Fitted on the pool; ``features`` replaces the default by a transformer of the user's own, or adds the network's
-    row embeddings to it."""
+class Space(Protocol):
+    """Encoded rows (n, columns of the table) → points (n, width)."""
 
-    def __init__(self, features: Any = None):
-        check_features(features)
-        self.features = features
-        self.embedded = isinstance(features, str)
-        self.own = features is not None and not self.embedded  # a transformer of the user's
+    width: int
+    dtype: Any  # of the points
 
-    def fit_transform(
-        self,
-        rows: Rows,
-        encoder: TableEncoder,
-        y: np.ndarray | None = None,
-        embed: Embed | None = None,
-    ) -> np.ndarray:
-        """``y`` is for transformers that learn from labels, ``embed`` gives the network's row embeddings."""
-        self.transformer_ = clone(self.features) if self.own else default_transformer(encoder)
-        self.embed_ = embed
-        # An all-missing column has no mean; it becomes a column of zeros, which is what it tells.
-        with quiet(category=RuntimeWarning):
-            matrix = self.transformer_.fit_transform(rows, y)
-        self.dtype_ = np.float64 if np.size(matrix) <= DOUBLE_CELLS else np.float32
-        self.centre_ = 0.0
-        matrix = self._checked(matrix, len(rows))
-        # Only distances matter, and they are exact only near the origin: a space of the user's own may lie anywhere.
-        self.centre_ = matrix.mean(axis=0) if self.own else 0.0
-        if embed is None:
-            return matrix - self.centre_ if self.own else matrix
-        more = embed(rows)
-        variances = [part.var(axis=0, dtype=np.float64).sum() for part in (matrix, more)]
-        self.weight_ = (
-            EMBEDDING_WEIGHT * math.sqrt(variances[0] / variances[1]) if all(variances) else 1.0
-        )
-        return self._joined(matrix, more)
-
-    def transform(self, rows: Rows) -> np.ndarray:
-        with quiet("Found unknown categories", UserWarning):
-            matrix = self._checked(self.transformer_.transform(rows), len(rows))
-        return matrix if self.embed_ is None else self._joined(matrix, self.embed_(rows))
-
-    def _joined(self, matrix: np.ndarray, more: np.ndarray) -> np.ndarray:
-        return np.hstack([matrix, (self.weight_ * more).astype(self.dtype_)])
-
-    def _checked(self, matrix: Any, n_rows: int) -> np.ndarray:
-        matrix = matrix.toarray() if hasattr(matrix, "toarray") else matrix
-        matrix = np.ascontiguousarray(matrix, dtype=self.dtype_)
-        if matrix.ndim != 2 or len(matrix) != n_rows or not np.isfinite(matrix).all():
-            raise InvalidInput(
-                "The selection space must be a finite matrix with one row for each row of the table; "
-                "check the transformer given as features=."
-            )
-        return matrix - self.centre_ if self.own else matrix
+    def transform(self, rows: Rows) -> np.ndarray: ...
 
 
 def check_features(features: Any) -> None:
@@ -103,25 +52,152 @@ def check_features(features: Any) -> None:
         )
 
 
-def default_transformer(encoder: TableEncoder) -> ColumnTransformer:
-    """Standardised numbers and indicators of categories, by position of the column."""
-    categories = encoder.categorical_indices
-    numbers = [index for index in range(len(encoder.columns_)) if index not in set(categories)]
-    each = max(2, min(MAX_CATEGORIES, MAX_INDICATORS // max(1, len(categories))))
-    number = make_pipeline(
-        StandardScaler(),
-        SimpleImputer(strategy="constant", fill_value=0.0, keep_empty_features=True),
-    )
-    category = make_pipeline(
-        FunctionTransformer(as_text),
-        OneHotEncoder(
-            handle_unknown="infrequent_if_exist", max_categories=each, sparse_output=False
-        ),
-    )
-    return ColumnTransformer([("number", number, numbers), ("category", category, categories)])
+def learn_space(
+    features: Any, rows: Rows, encoder: TableEncoder, y: np.ndarray | None, embed: Embed | None
+) -> tuple[Space, np.ndarray]:
+    """The space that ``features`` asks for, learned from encoded rows, and their points.
+
+    ``y`` is for transformers that learn from labels; ``embed`` gives the network's row embeddings.
+    """
+    if features is not None and not isinstance(features, str):
+        own = OwnSpace(features)
+        return own, own.fit_transform(rows, y)
+    space = ColumnSpace(TableStatistics.of(rows, encoder), encoder)
+    points = space.transform(rows)
+    return (space, points) if embed is None else _with_embedding(space, points, rows, embed)
 
 
-def as_text(columns: Rows) -> np.ndarray:
-    """Categories by their text, so that mixed types sort and missing values are a category like any other."""
-    frame = pd.DataFrame(columns)
-    return np.column_stack([texts(frame.iloc[:, j], MISSING) for j in range(frame.shape[1])])
+class ColumnSpace:
+    """The default: standardised numbers, then indicators of the categories."""
+
+    def __init__(self, statistics: TableStatistics, encoder: TableEncoder):
+        self.numbers, self.categories = encoder.numeric_indices, encoder.categorical_indices
+        moments = statistics.moments.bounded()
+        self.mean, self.scale = moments.mean, moments.scale()
+        most = max(2, min(MAX_CATEGORIES, MAX_INDICATORS // max(1, len(self.categories))))
+        self.indicators = [Indicators(counts, most) for counts in statistics.counts]
+        self.width = len(self.numbers) + sum(one.width for one in self.indicators)
+        self.dtype: Any = np.float64 if statistics.rows * self.width <= DOUBLE_CELLS else np.float32
+
+    def transform(self, rows: Rows) -> np.ndarray:
+        points = np.zeros((len(rows), self.width), dtype=self.dtype)
+        for start in range(0, len(rows), BLOCK_ROWS):  # small blocks stay in the cache
+            part = slice(start, start + BLOCK_ROWS)
+            block = rows.iloc[part] if isinstance(rows, pd.DataFrame) else rows[part]
+            self._fill(points[part], block)
+        return points
+
+    def _fill(self, points: np.ndarray, rows: Rows) -> None:
+        for place, j in enumerate(self.numbers):
+            points[:, place] = self._standard(number_column(rows, j), place)
+        first = len(self.numbers)
+        for j, indicators in zip(self.categories, self.indicators, strict=True):
+            places = indicators.places(column(rows, j))
+            known = np.flatnonzero(places >= 0)
+            points[known, first + places[known]] = 1.0
+            first += indicators.width
+
+    def _standard(self, values: np.ndarray, place: int) -> np.ndarray:
+        values = (values - self.mean[place]) / self.scale[place]
+        values[np.isnan(values)] = 0.0
+        return values
+
+    def of_columns(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """Points of finite number columns as they lie in memory, for tables without categories."""
+        points = np.empty((len(columns), len(columns[0])), dtype=self.dtype)
+        for place, values, mean, scale in zip(points, columns, self.mean, self.scale, strict=True):
+            np.divide(values - mean, scale, out=place, casting="same_kind")
+        return points.T
+
+    def point(self, values: Sequence[Any], numbers: np.ndarray) -> np.ndarray:
+        """(1, width) of one encoded row: ``values`` of all columns, ``numbers`` in float64."""
+        point = np.zeros((1, self.width), dtype=self.dtype)
+        standard = (numbers[self.numbers] - self.mean) / self.scale
+        standard[np.isnan(standard)] = 0.0
+        point[0, : len(self.numbers)] = standard
+        first = len(self.numbers)
+        for j, indicators in zip(self.categories, self.indicators, strict=True):
+            place = indicators.place(values[j])
+            if place >= 0:
+                point[0, first + place] = 1.0
+            first += indicators.width
+        return point
+
+
+class Indicators:
+    """One indicator a category. Where there are too many, the rarest share the last one.
+
+    A category that the pool never had joins the rare ones; it has no indicator where there are none.
+    """
+
+    def __init__(self, counts: Counter[str], most: int):
+        words = sorted(counts)
+        rare: set[str] = set()
+        if len(words) >= most:  # as scikit-learn: with just as many, the rarest one is shared
+            order = np.argsort([counts[word] for word in words], kind="stable")
+            rare = {words[i] for i in order[: len(words) - (most - 1)]}
+        often = [word for word in words if word not in rare]
+        self.known = {word: place for place, word in enumerate(often)}
+        self.width = len(often) + bool(rare)
+        self.unknown = len(often) if rare else -1
+
+    def place(self, value: Any) -> int:
+        """Which indicator a value has; −1 for none."""
+        return self.known.get(MISSING if value != value else text_of(value), self.unknown)
+
+    def places(self, values: pd.Series) -> np.ndarray:
+        codes, distinct = pd.factorize(values)
+        return np.array([*map(self.place, distinct), self.place(np.nan)])[codes]  # holes have −1
+
+
+class OwnSpace:
+    """A transformer of the user's own."""
+
+    def __init__(self, transformer: Any):
+        self.transformer = clone(transformer)
+
+    def fit_transform(self, rows: Rows, y: np.ndarray | None) -> np.ndarray:
+        points = self.transformer.fit_transform(rows, y)
+        self.dtype: Any = np.float64 if np.size(points) <= DOUBLE_CELLS else np.float32
+        points = self._checked(points, len(rows))
+        self.width = points.shape[1]
+        # Only distances matter, and they are exact only near the origin.
+        self.centre = points.mean(axis=0)
+        return points - self.centre
+
+    def transform(self, rows: Rows) -> np.ndarray:
+        return self._checked(self.transformer.transform(rows), len(rows)) - self.centre
+
+    def _checked(self, points: Any, n_rows: int) -> np.ndarray:
+        points = points.toarray() if hasattr(points, "toarray") else points
+        points = np.ascontiguousarray(points, dtype=self.dtype)
+        if points.ndim != 2 or len(points) != n_rows or not np.isfinite(points).all():
+            raise InvalidInput(
+                "The selection space must be a finite matrix with one row for each row of the "
+                "table; check the transformer given as features=."
+            )
+        return points
+
+
+class EmbeddedSpace:
+    """The columns, and beside them the network's row embeddings."""
+
+    def __init__(self, columns: ColumnSpace, embed: Embed, weight: float, width: int):
+        self.columns, self.embed, self.weight = columns, embed, weight
+        self.width, self.dtype = columns.width + width, columns.dtype
+
+    def transform(self, rows: Rows) -> np.ndarray:
+        return self.joined(self.columns.transform(rows), self.embed(rows))
+
+    def joined(self, points: np.ndarray, more: np.ndarray) -> np.ndarray:
+        return np.hstack([points, (self.weight * more).astype(self.dtype)])
+
+
+def _with_embedding(
+    columns: ColumnSpace, points: np.ndarray, rows: Rows, embed: Embed
+) -> tuple[Space, np.ndarray]:
+    more = embed(rows)
+    variances = [part.var(axis=0, dtype=np.float64).sum() for part in (points, more)]
+    weight = EMBEDDING_WEIGHT * math.sqrt(variances[0] / variances[1]) if all(variances) else 1.0
+    space = EmbeddedSpace(columns, embed, weight, more.shape[1])
+    return space, space.joined(points, more)
