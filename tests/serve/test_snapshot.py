@@ -83,8 +83,8 @@ def test_a_killed_service_goes_on_from_its_snapshot(tmp_path):
     # The same plan, and answers to the rows that it had answered.
     with CrumbOnline.load(tmp_path / "state" / "stream.crumb") as stream:
         version, estimator, plan = stream.version, stream.estimator, stream.plan
-        waiting = sum(len(piece.y) for piece in stream._memory.new())
-        assert waiting == 2 or len(stream._memory.pool.y) == 242
+        state = stream.snapshot()
+        assert sum(len(piece.y) for piece in state.new) == 2 or len(state.pool.y) == 242
     with Server(*words) as again:  # neither --train nor --target
         probe = records(20, seed=77)
         answer = again.predict(probe).json()

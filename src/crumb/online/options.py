@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from crumb.checks import positive
 from crumb.errors import InvalidInput
 from crumb.online.refresh import RefreshPolicy
-from crumb.checks import positive
 
 
 @dataclass(frozen=True)

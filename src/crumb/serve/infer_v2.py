@@ -16,13 +16,13 @@ from crumb.serve.refusal import invalid, shown, too_many_rows
 from crumb.serve.schema import LONGEST, Column, Record, Schema
 
 WHOLE = {f"{sign}INT{bits}": bits for sign in ("", "U") for bits in (8, 16, 32, 64)}
-NUMBERS = ("FP16", "BF16", "FP32", "FP64", *WHOLE)
+NUMBERS = ("FP64", "FP32", "FP16", "BF16", *WHOLE)
 TAKEN = {  # datatypes that a column takes; the first one is said in the metadata
-    "number": ("FP64", *NUMBERS),
+    "number": NUMBERS,
     "boolean": ("BOOL", *WHOLE),
     "text": ("BYTES",),
     "datetime": ("BYTES",),
-    "any": ("FP64", *NUMBERS, "BOOL", "BYTES"),
+    "any": (*NUMBERS, "BOOL", "BYTES"),
 }
 DATATYPES = ("BOOL", *NUMBERS, "BYTES")
 Text = Annotated[str, Field(max_length=LONGEST)]
@@ -156,7 +156,7 @@ def _values(column: Column, datatype: str, values: list[Any]) -> list[Any]:
     """The values of a column; of whole numbers, that they are in the range of their datatype."""
     taken, name = TAKEN[column.kind], shown(column.name)
     if datatype not in taken:
-        *others, last = dict.fromkeys(taken)
+        *others, last = taken
         listed = f"{', '.join(others)} or {last}" if others else last
         raise invalid(f"Column {name} takes tensors of type {listed}, not {datatype}.")
     if datatype not in WHOLE:

@@ -49,7 +49,7 @@ def _moment(text: str) -> np.datetime64:
 
 
 # An integer reaches this only where it is too large for a double: the pool's extremes stand for it.
-_Huge = Annotated[int, AfterValidator(lambda value: math.copysign(math.inf, value))]
+_Huge = Annotated[int, AfterValidator(lambda value: math.inf if value > 0 else -math.inf)]
 TYPES: dict[str, Any] = {
     "number": Annotated[
         float | _Huge, Field(union_mode="left_to_right"), WithJsonSchema({"type": "number"})
