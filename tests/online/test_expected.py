@@ -43,9 +43,7 @@ def test_queries_that_nobody_planned_for_find_rows_of_their_kind() -> None:
         with CrumbOnline(clf, here[:100], plan_ahead=plan_ahead) as stream:
             plan = stream.plan
         return float(
-            np.mean(
-                [(plan.contexts[k] >= 300).mean() for k in plan.route(clf.encode(there)[1])]
-            )
+            np.mean([(plan.contexts[k] >= 300).mean() for k in plan.route(clf.encode(there)[1])])
         )
 
     assert from_there(True) == 1.0

@@ -72,6 +72,10 @@ def records(rows: np.ndarray) -> list[dict[str, float]]:
     return [{str(i): value for i, value in enumerate(row)} for row in rows.tolist()]
 
 
+def rows(count: int) -> list[dict[str, float]]:
+    return records(streams.queries(count))
+
+
 def test_requests_that_come_together_are_encoded_together():
     """And each gets its own answers."""
     with CrumbOnline(streams.cheap(), streams.queries(), timeout=0.01) as stream:
@@ -81,8 +85,7 @@ def test_requests_that_come_together_are_encoded_together():
 
         async def go():
             intake = Intake(stream, Schema.of(streams.table()[0]))
-            tickets = [intake.put(records(piece)) for piece in pieces]
-            found = [await ticket.done for ticket in tickets]
+            found = await asyncio.gather(*(intake.answers(records(piece)) for piece in pieces))
             intake.close()
             return found
 
@@ -99,16 +102,18 @@ def test_what_does_not_fit_is_refused_and_the_others_are_not():
 
         async def go():
             intake = Intake(stream, Schema.of(streams.table()[0]))
-            tickets = [intake.put(records(streams.queries(n))) for n in (4, 4)]
+            asked = [asyncio.ensure_future(intake.answers(rows(4))) for _ in range(3)]
             with pytest.raises(StreamFull, match=r"12 more would exceed max_pending=10"):
-                intake.put(records(streams.queries(4)))
+                await asked[2]
             await asyncio.to_thread(lambda: eventually(lambda: stream.stats().pending == 8))
             with pytest.raises(StreamFull):
-                intake.put(records(streams.queries(3)))
-            tickets[0].cancel()
+                await intake.answers(rows(3))
+            asked[0].cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked[0]
             assert stream.stats().pending == 4
             stream.flush(wait_for_answers=False)
-            assert len(await tickets[1].done) == 4
+            assert len(await asked[1]) == 4
             intake.close()
 
         asyncio.run(go())
@@ -121,9 +126,8 @@ def test_a_pass_that_fails_is_heard_of():
 
         async def go():
             intake = Intake(stream, Schema.of(streams.table()[0]))
-            ticket = intake.put(records(streams.queries(3)))
             with pytest.raises(MemoryError):
-                await ticket.done
+                await intake.answers(rows(3))
             intake.close()
 
         asyncio.run(go())

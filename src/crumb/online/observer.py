@@ -40,9 +40,13 @@ class Observer:
 def tell(observers: Iterable[Observer], what: str, *about: Any) -> None:
     """Call one method of each observer; what goes wrong there stays there."""
     for observer in observers:
-        try:
-            getattr(observer, what)(*about)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # asyncio's cancellations would end the stream's thread
-            log.warning("an observer failed in %s: %s", what, type(error).__name__)
+        _tell(observer, what, about)
+
+
+def _tell(observer: Observer, what: str, about: tuple[Any, ...]) -> None:
+    try:
+        getattr(observer, what)(*about)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # asyncio's cancellations would end the stream's thread
+        log.warning("an observer failed in %s: %s", what, type(error).__name__)

@@ -16,7 +16,7 @@ log = logging.getLogger("crumb.online")
 
 @dataclass(frozen=True)
 class RefreshPolicy:
-    """``"periodic"``: a new plan after ``every`` queries. ``"drift"``: a look, and a plan if needed."""
+    """After ``every`` queries: a new plan (``"periodic"``), or a look (``"drift"``)."""
 
     kind: str
     every: int

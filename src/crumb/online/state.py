@@ -78,8 +78,8 @@ def read_state(path: str | Path, changes: dict[str, Any]) -> StreamState:
     """``changes`` replace parameters of the estimator."""
     about, arrays, files = read_archive(path, FORMAT, VERSION)
     try:
-        options = dict(about["settings"])
-        options = StreamOptions(recent=options.pop(RECENT), **options)
+        chosen = dict(about["settings"])
+        options = StreamOptions(recent=chosen.pop(RECENT), **chosen)
         estimator = _read(files["estimator.crumb"], lambda file: load_estimator(file, **changes))
         new = []
         if "new_y" in arrays:
@@ -102,8 +102,9 @@ def _version(
     about: dict[str, Any], arrays: dict[str, np.ndarray], estimator: Any, plan: Plan
 ) -> PlanVersion:
     plan.check_pool(estimator.pool_.fingerprint)
-    parts = [arrays[f"baseline_{name}"] for name in ("points", "centroids", "distances")]
-    baseline = Baseline(*parts, estimator.options_.bandwidth)
+    names = ("points", "centroids", "distances")
+    parts = {name: arrays[f"baseline_{name}"] for name in names}
+    baseline = Baseline(**parts, bandwidth=estimator.options_.bandwidth)
     numbers = about["number"], about["pool_number"]
     return PlanVersion(*numbers, estimator, plan, baseline, about["made"])
 

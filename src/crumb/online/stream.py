@@ -256,11 +256,12 @@ class CrumbOnline:
         with self._building:
             old = self._version
             upcoming = self._memory.upcoming(self._clock.date())
-            changed = upcoming is not None
-            estimator = refitted(old.estimator, upcoming.pool) if changed else old.estimator
+            estimator = old.estimator
+            if upcoming is not None:
+                estimator = refitted(estimator, upcoming.pool)
             new = make_version(
                 *(estimator, estimator.encode(self.recent())[1], old.number + 1),
-                *(old.pool_number + changed, self._clock.date()),
+                *(old.pool_number + (upcoming is not None), self._clock.date()),
                 ahead=self.options.plan_ahead,
             )
             new.prepare()
@@ -305,7 +306,7 @@ class CrumbOnline:
         return found
 
     def _drifted(self) -> bool:
-        """Whether the policy's refresh is needed. Drift: once half of the recent queries are new."""
+        """Whether the refresh that is due is needed. Drift needs half of the queries to be new."""
         if self.options.refresh == "periodic":
             return True
         return 2 * self._recent.fresh >= self._recent.size and self.drift().found

@@ -25,26 +25,28 @@ from crumb.serve.refusal import Refusal, shown
 from crumb.serve.service import Service
 from crumb.serve.watch import Watch
 
-ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "No JSON, or not of the right form."},
-    401: {"description": "No valid token."},
-    404: {"description": "No such model."},
-    408: {"description": "The body did not arrive in time."},
-    413: {"description": "Too many rows or bytes."},
-    415: {"description": "Not application/json."},
-    422: {"description": "Names, types, shapes or missing values that do not fit the table."},
-    503: {"description": "Full, shutting down, or the model failed: see Retry-After."},
-    504: {"description": "No answer within the deadline."},
+SAID = {
+    400: "No JSON, or not of the right form.",
+    401: "No valid token.",
+    404: "No such model.",
+    408: "The body did not arrive in time.",
+    413: "Too many rows or bytes.",
+    415: "Not application/json.",
+    422: "Names, types, shapes or missing values that do not fit the training table.",
+    503: "Full, shutting down, or the model failed: try again after Retry-After seconds.",
+    504: "No answer within the deadline.",
 }
-for _said in ERRORS.values():
-    _said["model"] = models.Error
-OF_A_MODEL = {404: ERRORS[404], 422: ERRORS[422]}
-OF_A_BODY = {status: said for status, said in ERRORS.items() if status not in (401, 404)}
+OF_A_BODY = (400, 408, 413, 415, 422, 503, 504)
+OF_A_MODEL = (404, 422)
 # Nothing from elsewhere, and nobody frames the page.
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
     "connect-src 'self'; frame-ancestors 'none'"
 )
+
+
+def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    return {status: {"model": models.Error, "description": SAID[status]} for status in statuses}
 
 
 def make_app(service: Service, metrics: Metrics, history: History, *, learn: bool = False) -> Watch:
@@ -54,18 +56,17 @@ def make_app(service: Service, metrics: Metrics, history: History, *, learn: boo
         version=__version__,
         docs_url=None,
         redoc_url=None,
-        responses={401: ERRORS[401]},
-        dependencies=[]
-        if service.limits.token is None
-        else [Depends(HTTPBearer(auto_error=False))],
+        responses=_errors(401),
+        dependencies=[Depends(HTTPBearer(auto_error=False))] * (service.limits.token is not None),
     )
     app.router.route_class = JsonRoute
     app.state.service = service
     _answer_errors(app, service)
-    _add_protocol(app, service)
-    _add_predict(app, service)
+    _add_predict(app, service)  # first, since routes are tried in order
     if learn:
         _add_learn(app, service)
+    _add_model(app, service)
+    _add_health(app, service)
     _add_pages(app, service, metrics, history)
     metrics.watch(service)
     return Watch(app, service.limits, metrics, history)
@@ -87,10 +88,9 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
     async def wrong(request: Request, error: RequestValidationError) -> Response:
         errors = error.errors()
         if errors[0]["loc"][0] == "path":
-            there = (
-                f"There is no model {shown(errors[0]['input'])}; there is {shown(service.name)}."
-            )
-            return await refused(request, Refusal(404, "model", there))
+            asked, there = shown(errors[0]["input"]), shown(service.name)
+            said = f"There is no model {asked}; there is {there}."
+            return await refused(request, Refusal(404, "model", said))
         return await refused(request, models.refusal(errors, error.body, service.schema))
 
     @app.exception_handler(Exception)
@@ -98,73 +98,23 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
         return JSONResponse({"error": "The service made a mistake; its log says where."}, 500)
 
 
-def _add_protocol(app: FastAPI, service: Service) -> None:
-    name_type = Annotated[Literal[service.name], Path(examples=[service.name])]  # type: ignore[name-defined]
-    example = {"content": {"application/json": {"example": infer_v2.example(service.schema)}}}
-
-    def health(content: dict[str, Any]) -> Response:
-        return JSONResponse(content, 200 if service.ready else 503)
-
-    @app.get("/v2", summary="What this server is")
-    async def server() -> dict[str, Any]:
-        return {"name": "crumb", "version": __version__, "extensions": []}
-
-    @app.get("/v2/health/live", summary="Whether the process lives")
-    async def alive() -> dict[str, bool]:
-        return {"live": True}
-
-    @app.get(
-        "/v2/health/ready",
-        summary="Whether requests are taken",
-        responses={503: {"model": dict[str, bool]}},
-    )
-    async def ready() -> Response:
-        return health({"ready": service.ready})
-
-    @app.get("/v2/models/{name}", summary="Inputs and outputs of the model", responses=OF_A_MODEL)
-    async def model(name: name_type) -> dict[str, Any]:  # type: ignore[valid-type]
-        stream = service.stream
-        tensors = service.outputs.tensors(stream.current.classes)
-        return infer_v2.metadata(name, stream.version, service.schema, tensors)
-
-    @app.get(
-        "/v2/models/{name}/ready",
-        summary="Whether the model answers",
-        responses={**OF_A_MODEL, 503: {"model": dict[str, str | bool]}},
-    )
-    async def model_ready(name: name_type) -> Response:  # type: ignore[valid-type]
-        return health({"name": name, "ready": service.ready})
-
-    @app.post(
-        "/v2/models/{name}/infer",
-        summary="Predict (Open Inference Protocol v2)",
-        response_model=infer_v2.InferenceResponse,
-        response_model_exclude_unset=True,
-        responses={**OF_A_BODY, **OF_A_MODEL},
-        openapi_extra={"requestBody": example},
-    )
-    async def infer(name: name_type, body: infer_v2.InferenceRequest, request: Request) -> Any:  # type: ignore[valid-type]
-        tensors = service.outputs.tensors(service.stream.current.classes)
-        wanted = infer_v2.wanted_outputs(body, tensors)
-        records = infer_v2.read_records(body.inputs, service.schema, service.max_rows)
-        deadline = None if body.parameters is None else body.parameters.deadline
-        answers = await service.ask(request, records, deadline)
-        return infer_v2.write_inference(name, body.id, wanted, answers, service.outputs)
+def _example(content: Any) -> dict[str, Any]:
+    return {"requestBody": {"content": {"application/json": {"example": content}}}}
 
 
 def _add_predict(app: FastAPI, service: Service) -> None:
-    body_type = models.predict_request(service.schema, service.max_rows)
+    body_type: Any = models.predict_request(service.schema, service.max_rows)
     prediction = service.outputs.model(service.stream.current.classes)
-    example = {"example": {"records": [service.schema.example()]}}
+    example = {"records": [service.schema.example()]}
 
     @app.post(
         "/predict",
         summary="Predict (plain JSON)",
         response_model=models.predict_response(prediction),
-        responses=OF_A_BODY,
-        openapi_extra={"requestBody": {"content": {"application/json": example}}},
+        responses=_errors(*OF_A_BODY),
+        openapi_extra=_example(example),
     )
-    async def predict(body: body_type, request: Request) -> Any:  # type: ignore[valid-type]
+    async def predict(body: body_type, request: Request) -> Any:
         answers = await service.ask(request, body.records, body.deadline)
         return {
             "model": service.name,
@@ -175,20 +125,79 @@ def _add_predict(app: FastAPI, service: Service) -> None:
 
 def _add_learn(app: FastAPI, service: Service) -> None:
     labels = service.stream.snapshot().pool.y[:1]
-    body_type = models.learn_request(service.schema, service.max_rows, labels)
+    body_type: Any = models.learn_request(service.schema, service.max_rows, labels)
     classes = service.stream.current.classes
     label = [0.0] if classes is None else classes[:1].tolist()
-    example = {"example": {"records": [service.schema.example()], "labels": label}}
+    example = {"records": [service.schema.example()], "labels": label}
 
     @app.post(
         "/learn",
         summary="Labelled rows for the next refresh",
         response_model=models.Waiting,
-        responses=OF_A_BODY,
-        openapi_extra={"requestBody": {"content": {"application/json": example}}},
+        responses=_errors(*OF_A_BODY),
+        openapi_extra=_example(example),
     )
-    async def learn(body: body_type, request: Request) -> Any:  # type: ignore[valid-type]
+    async def learn(body: body_type, request: Request) -> Any:
         return {"waiting": await service.learn(request, body.records, body.labels)}
+
+
+def _add_health(app: FastAPI, service: Service) -> None:
+    name_type: Any = _name(service)
+    down: dict[int | str, Any] = {503: {"description": SAID[503], "model": dict[str, str | bool]}}
+
+    def health(**about: str) -> Response:
+        return JSONResponse({**about, "ready": service.ready}, 200 if service.ready else 503)
+
+    @app.get("/v2", summary="What this server is")
+    async def server() -> dict[str, Any]:
+        return {"name": "crumb", "version": __version__, "extensions": []}
+
+    @app.get("/v2/health/live", summary="Whether the process lives")
+    async def alive() -> dict[str, bool]:
+        return {"live": True}
+
+    @app.get("/v2/health/ready", summary="Whether requests are taken", responses=down)
+    async def ready() -> Response:
+        return health()
+
+    @app.get(
+        "/v2/models/{name}/ready",
+        summary="Whether the model answers",
+        responses={**down, **_errors(*OF_A_MODEL)},
+    )
+    async def model_ready(name: name_type) -> Response:
+        return health(name=name)
+
+
+def _name(service: Service) -> Any:
+    """The name of the model, as it stands in a path."""
+    return Annotated[Literal[service.name], Path(examples=[service.name])]
+
+
+def _add_model(app: FastAPI, service: Service) -> None:
+    name_type: Any = _name(service)
+    metadata, outputs = "Inputs and outputs of the model", service.outputs
+
+    @app.get("/v2/models/{name}", summary=metadata, responses=_errors(*OF_A_MODEL))
+    async def model(name: name_type) -> dict[str, Any]:
+        version = service.stream.current
+        tensors = outputs.tensors(version.classes)
+        return infer_v2.metadata(name, version.number, service.schema, tensors)
+
+    @app.post(
+        "/v2/models/{name}/infer",
+        summary="Predict (Open Inference Protocol v2)",
+        response_model=infer_v2.InferenceResponse,
+        response_model_exclude_unset=True,
+        responses=_errors(*OF_A_BODY, *OF_A_MODEL),
+        openapi_extra=_example(infer_v2.example(service.schema)),
+    )
+    async def infer(name: name_type, body: infer_v2.InferenceRequest, request: Request) -> Any:
+        wanted = infer_v2.wanted_outputs(body, outputs.tensors(service.stream.current.classes))
+        records = infer_v2.read_records(body.inputs, service.schema, service.max_rows)
+        deadline = None if body.parameters is None else body.parameters.deadline
+        answers = await service.ask(request, records, deadline)
+        return infer_v2.write_inference(name, body.id, wanted, answers, outputs)
 
 
 def _add_pages(app: FastAPI, service: Service, metrics: Metrics, history: History) -> None:

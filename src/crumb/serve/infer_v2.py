@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from crumb.online import Answer
-from crumb.serve.models import Seconds
+from crumb.serve.models import Seconds, Text
 from crumb.serve.outputs import Outputs, Tensor, class_names
 from crumb.serve.refusal import invalid, shown, too_many_rows
-from crumb.serve.schema import LONGEST, Column, Record, Schema
+from crumb.serve.schema import Column, Record, Schema, list_of
 
 WHOLE = {f"{sign}INT{bits}": bits for sign in ("", "U") for bits in (8, 16, 32, 64)}
 NUMBERS = ("FP64", "FP32", "FP16", "BF16", *WHOLE)
@@ -25,7 +25,6 @@ TAKEN = {  # datatypes that a column takes; the first one is said in the metadat
     "any": (*NUMBERS, "BOOL", "BYTES"),
 }
 DATATYPES = ("BOOL", *NUMBERS, "BYTES")
-Text = Annotated[str, Field(max_length=LONGEST)]
 
 
 class InputTensor(BaseModel):
@@ -181,7 +180,7 @@ def _range(datatype: str) -> tuple[int, int]:
 
 @cache
 def _whole(low: int, high: int) -> TypeAdapter[list[Any]]:
-    return TypeAdapter(Annotated[list[Annotated[int, Field(ge=low, le=high)] | None], FailFast()])
+    return TypeAdapter(list_of(Annotated[int, Field(ge=low, le=high)] | None))
 
 
 def write_inference(

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, FailFast, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from crumb.serve.refusal import Refusal, invalid, malformed, shown, too_many_rows
-from crumb.serve.schema import LONGEST, Schema
+from crumb.serve.schema import LONGEST, Schema, list_of
 
 STRICT = ConfigDict(strict=True, extra="forbid")
 Seconds = Annotated[float, Field(gt=0)]
+Text = Annotated[str, Field(max_length=LONGEST)]
 LABELS: dict[str, Any] = {  # by the kind of numpy's type; anything else is text
     "b": bool,
     "i": int,
@@ -48,34 +49,29 @@ class Waiting(BaseModel):
 
 def predict_request(schema: Schema, max_rows: int) -> type[BaseModel]:
     wanted = "Seconds in which the answer is wanted; the service may have a shorter limit."
-    deadline = Annotated[Seconds | None, Field(description=wanted)]
-    records = _records(schema, max_rows)
     return create_model(
-        "PredictRequest", __config__=STRICT, records=(records, ...), deadline=(deadline, None)
+        "PredictRequest",
+        __config__=STRICT,
+        records=(list_of(schema.record, 1, max_rows), ...),
+        deadline=(Annotated[Seconds | None, Field(description=wanted)], None),
     )
 
 
 def learn_request(schema: Schema, max_rows: int, labels: np.ndarray) -> type[BaseModel]:
     """``labels``: some of those that the pool has."""
-    label = LABELS.get(labels.dtype.kind, Annotated[str, Field(max_length=LONGEST)])
-    listed = Annotated[list[label], FailFast()]
-    records = _records(schema, max_rows)
     return create_model(
-        "LearnRequest", __config__=STRICT, records=(records, ...), labels=(listed, ...)
+        "LearnRequest",
+        __config__=STRICT,
+        records=(list_of(schema.record, 1, max_rows), ...),
+        labels=(list_of(LABELS.get(labels.dtype.kind, Text)), ...),
     )
 
 
-def _records(schema: Schema, max_rows: int) -> Any:
-    listed = list[schema.record]  # type: ignore[name-defined]
-    return Annotated[listed, FailFast(), Field(min_length=1, max_length=max_rows)]
-
-
 def predict_response(prediction: type[BaseModel]) -> type[BaseModel]:
+    """``prediction``: the model of one row's answer."""
+    predictions = (list_of(prediction), ...)
     return create_model(
-        "Predictions",
-        model=(str, ...),
-        plan_version=(int, ...),
-        predictions=(list[prediction], ...),  # type: ignore[valid-type]
+        "Predictions", model=(str, ...), plan_version=(int, ...), predictions=predictions
     )
 
 

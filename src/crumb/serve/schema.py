@@ -143,13 +143,14 @@ class Schema:
     @cached_property
     def record(self) -> Any:
         """The type of a record, for pydantic and for the description of the service."""
-        record: Any = TypedDict("Record", {column.name: column.type for column in self.columns})  # type: ignore[misc]
+        make: Any = TypedDict
+        record = make("Record", {column.name: column.type for column in self.columns})
         record.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
         return record
 
     @cached_property
     def records(self) -> TypeAdapter[list[Record]]:
-        return TypeAdapter(Annotated[list[self.record], FailFast()])  # type: ignore[name-defined]
+        return TypeAdapter(list_of(self.record))
 
     def read(self, records: Any) -> list[Record]:
         """Records, checked; their values come in the order of the columns."""
@@ -198,6 +199,11 @@ class Schema:
             raise PlanMismatch(
                 "The description of the columns beside the snapshot is damaged."
             ) from error
+
+
+def list_of(item: Any, least: int = 0, most: int | None = None) -> Any:
+    """A list that pydantic checks up to the first item that is wrong."""
+    return Annotated[list[item], FailFast(), Field(min_length=least, max_length=most)]
 
 
 def _json_type(value: Any) -> str:

@@ -62,30 +62,26 @@ class Service:
         """Answers for the rows of a request, all with one version of the plan."""
         self._check_open()
         request.state.rows = len(records)
+        seconds = min(self.limits.deadline, deadline or math.inf)
+        left = max(0.0, request.state.came + seconds - time.monotonic())
         self.active += 1
+        answered = asyncio.ensure_future(self.intake.answers(records))
+        closed = asyncio.ensure_future(_disconnected(request))
         try:
-            ticket = self.intake.put(records)
-            seconds = min(self.limits.deadline, deadline or math.inf)
-            left: asyncio.Future[Any] = asyncio.ensure_future(_disconnected(request))
-            try:
-                timeout = max(0.0, seconds - (time.monotonic() - request.state.came))
-                await asyncio.wait(
-                    [ticket.done, left], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not ticket.done.done():
-                    said = f"There was no answer within {seconds:g} seconds."
-                    raise gone() if left.done() else Refusal(504, "deadline", said)
-                request.state.version = ticket.done.result()[0].version
-                return ticket.done.result()
-            finally:
-                left.cancel()
-                ticket.cancel()
-        except Refusal:
-            raise
+            await asyncio.wait(
+                {answered, closed}, timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
+            if answered.done():
+                request.state.version = answered.result()[0].version
+                return answered.result()
         except Exception as error:  # whatever a back-end raises
             raise self._refusal(error) from error
         finally:
             self.active -= 1
+            answered.cancel()
+            closed.cancel()
+        said = f"There was no answer within {seconds:g} seconds."
+        raise gone() if closed.done() and not closed.cancelled() else Refusal(504, "deadline", said)
 
     def _refusal(self, error: BaseException) -> Refusal:
         """What a client is told about an error in the stream."""

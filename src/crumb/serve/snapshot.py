@@ -96,7 +96,7 @@ def write_schema(folder: Path, schema: Schema) -> None:
 def restore(
     folder: Path, observer: Observer | Sequence[Observer], allow_missing: bool
 ) -> tuple[CrumbOnline, Schema]:
-    """The stream that a snapshot holds, and its columns: those of its pool where no file has them."""
+    """The stream of a snapshot, and its columns (of its pool, where no file has them)."""
     if not has_snapshot(folder):
         raise InvalidInput(
             f"There is no snapshot in {folder}: start with --train and --target once."

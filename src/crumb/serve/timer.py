@@ -19,10 +19,13 @@ class Timer:
 
     def _run(self) -> None:
         while not self._stop.wait(self._every):
-            try:
-                self._call()
-            except Exception as error:  # the next time may go better
-                event("a timer's work failed", logging.ERROR, **where(error))
+            self._once()
+
+    def _once(self) -> None:
+        try:
+            self._call()
+        except Exception as error:  # the next time may go better
+            event("a timer's work failed", logging.ERROR, **where(error))
 
     def __enter__(self) -> Timer:
         if self._every > 0:
