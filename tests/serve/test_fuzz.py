@@ -189,7 +189,7 @@ def test_what_is_no_http(server, head):
 @given(path=st.text(max_size=30))
 def test_paths_of_any_form(server, path):
     try:
-        answer = httpx.get(f"{server.url}/{path}")
+        answer = server.http.get(f"{server.url}/{path}")
     except (httpx.InvalidURL, UnicodeError):
         return
     assert answer.status_code in {200, 307, 404, 405}
