@@ -1,4 +1,4 @@
-"""What the tests of crumb.serve share: a real ``crumb serve`` in a process of its own, and a table for it."""
+"""What the tests of crumb.serve share: ``crumb serve`` in a process, and a table for it."""
 
 from __future__ import annotations
 

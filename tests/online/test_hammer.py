@@ -1,4 +1,4 @@
-"""Everything at once: many who ask, give up, teach, refresh and flush; nothing lost, mixed up or left behind."""
+"""Many threads ask, cancel, teach, refresh and flush at once: nothing is lost or mixed up."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ X = queries(120, seed=4)
 class Tally(Observer):
     def __init__(self) -> None:
         self.answers = self.failures = (
-            0  # told by one thread at a time: the worker, or whoever closes
+            0  # told by one thread at a time: the worker, or the one that closes
         )
 
     def answered(self, waits) -> None:

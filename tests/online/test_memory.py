@@ -1,4 +1,4 @@
-"""What a stream keeps of contexts: ready before a plan is swapped in, within one budget, gone with the last query."""
+"""What a stream keeps of contexts: ready before the swap, within one cache, then freed."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_two_versions_stay_within_the_budget_and_the_most_used_contexts_come_fir
         stream.submit_many(queries(90, seed=3, shift=1.0))
         stream._recent.add(queries(60, seed=3, shift=1.0))
         before = kept(stream)
-        stream._free_retired = lambda: None  # as if somebody waited for ever
+        stream._free_retired = lambda: None  # as if a query waited for ever
         stream.refresh()
         more = kept(stream) - before
         assert 0 < len(more) < 3
@@ -151,7 +151,7 @@ def test_a_pass_that_runs_out_of_memory_is_tried_again_without_what_is_kept(monk
 
 
 class Tight(LogisticRegression):
-    """Has room for so many queries, and none at all for some."""
+    """Has room for ``room`` queries at once, and none at all for some."""
 
     room = 0
 

@@ -1,4 +1,4 @@
-"""online/observer.py: those who measure hear of everything, from outside the locks, and cannot do harm."""
+"""online/observer.py: observers are told everything, outside the locks, and do no harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""online/stream.py: the answers are those of the frozen plan, whatever the order, the batches and the threads."""
+"""online/stream.py: answers are those of the frozen plan, in any order, batch and thread."""
 
 from __future__ import annotations
 

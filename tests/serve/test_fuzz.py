@@ -1,4 +1,7 @@
-"""Whatever a client sends: no 500, no hang, no crash. Schemathesis reads the description, hypothesis invents."""
+"""Whatever a client sends: no 500, no hang, no crash.
+
+Schemathesis reads the description, hypothesis invents bodies.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ def description(server):
 
 @pytest.mark.parametrize("kind", ["positive", "negative"])
 def test_the_description_holds(description, kind):
-    """Documented answers of the documented form; what the description allows is taken, what it forbids is not."""
+    """Answers are as documented; what the description allows is taken, the rest is not."""
     from schemathesis import GenerationMode
     from schemathesis.checks import CHECKS
 

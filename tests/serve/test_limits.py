@@ -149,7 +149,8 @@ def test_slow_clients_do_not_keep_others_waiting(server):
 
     async def crawl() -> float:
         host, port = server.url.removeprefix("http://").split(":")
-        head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n"
+        head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head += b"Content-Length: 1000\r\n"
         head += f"Authorization: Bearer {TOKEN}\r\n\r\n".encode()
         writers = []
         for _ in range(200):

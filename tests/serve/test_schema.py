@@ -1,4 +1,4 @@
-"""Columns of a training table as a contract: kinds, missing values, examples, and tables made of requests."""
+"""Columns of a training table as a contract: kinds, missing values, examples, tables."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def frame() -> pd.DataFrame:
 def test_kinds_missing_values_and_examples():
     found = {column.name: column for column in Schema.of(frame()).columns}
     assert {name: column.kind for name, column in found.items()} == {
-        "whole": "number", "real": "number", "gap": "number", "flag": "boolean", "maybe": "boolean", "town": "text",
-        "person": "text", "grade": "number", "kind": "text", "when": "datetime", "zone": "datetime", "day": "datetime",
-        "span": "number", "void": "any",
+        "whole": "number", "real": "number", "gap": "number", "flag": "boolean",
+        "maybe": "boolean", "town": "text", "person": "text", "grade": "number", "kind": "text",
+        "when": "datetime", "zone": "datetime", "day": "datetime", "span": "number", "void": "any",
     }  # fmt: skip
     assert [name for name, column in found.items() if column.missing] == ["gap", "maybe", "void"]
     assert found["town"].example in ("Rome", "Oslo")
@@ -80,9 +80,9 @@ def test_requests_mean_what_the_training_table_means():
     said = [
         {
             "whole": i, "real": float(X.real[i]), "gap": None if i == 0 else i, "flag": i % 2 == 0,
-            "maybe": True if i % 2 == 0 else None, "town": X.town[i], "grade": 1 + i % 2, "kind": X.kind[i],
-            "when": X.when[i].isoformat(), "zone": X.zone[i].isoformat(), "day": "2024-01-01T00:00:00Z",
-            "span": i, "void": None,
+            "maybe": True if i % 2 == 0 else None, "town": X.town[i], "grade": 1 + i % 2,
+            "kind": X.kind[i], "when": X.when[i].isoformat(), "zone": X.zone[i].isoformat(),
+            "day": "2024-01-01T00:00:00Z", "span": i, "void": None,
         }
         for i in range(N)
     ]  # fmt: skip

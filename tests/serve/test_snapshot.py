@@ -29,7 +29,7 @@ def probabilities(answer: dict) -> np.ndarray:
     not hasattr(resource, "prlimit"), reason="needs prlimit (Linux) to fill the disk of a process"
 )
 def test_a_killed_service_goes_on_from_its_snapshot(tmp_path):
-    """Under traffic with refreshes: killed, started again, the same plan; in between a disk that is full."""
+    """Under traffic with refreshes: a full disk, kill −9, a restart, and the same plan."""
     words = [
         "--state",
         tmp_path / "state",
