@@ -36,6 +36,7 @@ TENSOR = {
     "shape": "The shape of input {} must be [rows] or [rows, columns].",
     "datatype": "The datatype of input {} is none of the protocol's.",
     "data": 'The input {} needs "data", a list of values.',
+    "parameters": "The parameters of input {} must be an object.",
 }
 
 
@@ -80,15 +81,14 @@ def refusal(errors: Sequence[Mapping[str, Any]], body: Any, schema: Schema) -> R
     error, kind = errors[0], errors[0]["type"]
     _, *place = error["loc"]
     if not place:
-        return malformed(f"The body {'is not JSON' if body is None else 'must be a JSON object'}.")
+        said = "is null, or not JSON" if body is None else "must be a JSON object"
+        return malformed(f"The body {said}.")
     field = place[0]
     if field == "records" and len(place) > 1:
         return schema.refusal(error, place[1:])
     if field == "inputs" and len(place) > 2:
         name = shown(body["inputs"][place[1]].get("name"))
-        return invalid(
-            TENSOR.get(place[2], "The input {} has a wrong " + shown(place[2])).format(name)
-        )
+        return invalid(TENSOR[place[2]].format(name))
     if kind == "extra_forbidden":
         return invalid(f"The body has {shown(field)}, which is not known here.")
     if field == "labels" and len(place) > 1:
