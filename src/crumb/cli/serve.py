@@ -17,14 +17,8 @@ if TYPE_CHECKING:
     from crumb.serve.schema import Schema
 
 STREAM = (
-    "b_min",
-    "timeout",
-    "max_pending",
-    "refresh",
-    "refresh_every",
-    "recent",
-    "max_rows",
-    "max_age",
+    *("b_min", "timeout", "max_pending", "refresh", "refresh_every", "recent"),
+    *("max_rows", "max_age"),
 )
 
 
@@ -32,39 +26,20 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "serve", help="answer queries over HTTP as they come", allow_abbrev=False
     )
-    tables = "a .csv, .csv.gz or .parquet file"
-    parser.add_argument("--train", metavar="FILE", help=f"the labelled table: {tables}")
-    parser.add_argument("--target", metavar="NAME", help="the column to predict")
-    parser.add_argument(
-        "--queries", metavar="FILE", help=f"typical queries, for the first plan: {tables}"
-    )
-    parser.add_argument(
-        "--state",
-        type=Path,
-        metavar="DIR",
-        help="snapshots; a start goes on from the one that it finds",
-    )
-    parser.add_argument(
-        "--task",
-        choices=("classification", "regression"),
-        help="inferred from the target if not given",
-    )
-    parser.add_argument(
-        "--quantiles",
-        type=levels,
-        metavar="0.1,0.9",
-        help="regression: quantiles in place of means",
-    )
-    parser.add_argument(
-        "--drop-missing-target",
-        action="store_true",
-        help="leave out training rows without a target",
-    )
-    parser.add_argument(
-        "--allow-missing",
-        action="store_true",
-        help="null also where the training table misses nothing",
-    )
+    add, tables = parser.add_argument, "a .csv, .csv.gz or .parquet file"
+    add("--train", metavar="FILE", help=f"the labelled table: {tables}")
+    add("--target", metavar="NAME", help="the column to predict")
+    add("--queries", metavar="FILE", help=f"typical queries, for the first plan: {tables}")
+    said = "snapshots; a start goes on from the one that it finds"
+    add("--state", type=Path, metavar="DIR", help=said)
+    said = "inferred from the target if not given"
+    add("--task", choices=("classification", "regression"), help=said)
+    said = "regression: quantiles instead of means"
+    add("--quantiles", type=levels, metavar="0.1,0.9", help=said)
+    said = "leave out training rows without a target"
+    add("--drop-missing-target", action="store_true", help=said)
+    said = "null also where the training table has no missing values"
+    add("--allow-missing", action="store_true", help=said)
     _add_http(parser.add_argument_group("http"))
     _add_stream(parser.add_argument_group("stream"))
     add_model_options(parser)
@@ -73,54 +48,24 @@ def add_to(commands: Any) -> None:
 
 
 def _add_http(group: Any) -> None:
-    group.add_argument("--host", default="127.0.0.1", metavar="HOST")
-    group.add_argument("--port", type=int, default=8000, metavar="PORT", help="0 takes a free one")
-    group.add_argument(
-        "--name", default="crumb", metavar="NAME", help="of the model, in /v2/models/NAME"
-    )
-    group.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help="its first line is asked for as a bearer token; or $CRUMB_TOKEN",
-    )
-    group.add_argument("--max-rows-per-request", type=int, default=1_000, metavar="N")
-    group.add_argument(
-        "--max-bytes", type=int, default=16 * 2**20, metavar="N", help="of a request"
-    )
-    group.add_argument(
-        "--deadline",
-        type=float,
-        default=30.0,
-        metavar="S",
-        help="seconds in which a request is answered or given up",
-    )
-    group.add_argument(
-        "--snapshot-every",
-        type=float,
-        default=300.0,
-        metavar="S",
-        help="seconds; 0: only at the start and the end",
-    )
-    group.add_argument(
-        "--drift-every",
-        type=float,
-        default=30.0,
-        metavar="S",
-        help="seconds between looks for drift; 0: never",
-    )
-    group.add_argument(
-        "--grace",
-        type=float,
-        default=0.0,
-        metavar="S",
-        help="seconds at SIGTERM between refusing requests and leaving",
-    )
-    group.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    group.add_argument(
-        "--keep-plans", action="store_true", help="keep the plan of every version in DIR"
-    )
-    group.add_argument("--learn", action="store_true", help="take labelled rows at /learn")
+    def number(name: str, default: float, metavar: str, said: str) -> None:
+        group.add_argument(name, type=type(default), default=default, metavar=metavar, help=said)
+
+    add = group.add_argument
+    add("--host", default="127.0.0.1", metavar="HOST")
+    number("--port", 8000, "PORT", "0 takes a free one")
+    add("--name", default="crumb", metavar="NAME", help="of the model, in /v2/models/NAME")
+    said = "its first line is asked for as a bearer token; or $CRUMB_TOKEN"
+    add("--token-file", type=Path, metavar="FILE", help=said)
+    number("--max-rows-per-request", 1_000, "N", "more are refused")
+    number("--max-bytes", 16 * 2**20, "N", "of a request")
+    number("--deadline", 30.0, "S", "seconds in which a request is answered or given up")
+    number("--snapshot-every", 300.0, "S", "seconds; 0: only at the start and the end")
+    number("--drift-every", 30.0, "S", "seconds between looks for drift; 0: never")
+    number("--grace", 0.0, "S", "seconds at SIGTERM between refusing requests and leaving")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    add("--keep-plans", action="store_true", help="keep the plan of every version in DIR")
+    add("--learn", action="store_true", help="take labelled rows at /learn")
 
 
 def _add_stream(group: Any) -> None:
@@ -215,7 +160,7 @@ def _fresh(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[Cru
     from crumb.online import CrumbOnline
     from crumb.serve.schema import Schema
 
-    # Without typical queries the training table stands in for them: only its columns matter then.
+    # Without typical queries the training table stands in: only its columns matter then.
     tables = load_tables(
         args.train, args.queries or args.train, args.target, args.drop_missing_target
     )
@@ -224,7 +169,7 @@ def _fresh(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[Cru
     if args.quantiles:
         settings |= {"output": "quantiles", "quantiles": args.quantiles}
     if args.learn and settings.get("refresh", "never") == "never":
-        note("what is learned is seen at a refresh: --refresh periodic or drift makes one.")
+        note("what is learned takes effect at a refresh: --refresh periodic or drift makes one.")
     queries = tables.X_test if args.queries else None
     stream = CrumbOnline(estimator, queries, observer=observers, **settings)
     return stream, Schema.of(tables.X_train, args.allow_missing)

@@ -133,6 +133,14 @@ class CrumbOnline:
             )
             state = _first_state(estimator, X, plan, options, self._clock.date())
         self.options = state.options
+        self.output: Output = resolve_output(
+            state.version.estimator, self.options.output, self.options.quantiles
+        )
+        self._observers = [observer] if isinstance(observer, Observer) else list(observer or ())
+        self._remember(state)
+        self._start(state.counters)
+
+    def _remember(self, state: StreamState) -> None:
         self._version = state.version
         self._retired: dict[int, PlanVersion] = {}  # replaced, and queries may still wait for them
         self._memory = PoolMemory(state.pool, self.options.max_rows, self.options.max_age)
@@ -143,23 +151,17 @@ class CrumbOnline:
         self._recent.fresh = state.fresh
         self._drift: Drift | None = None
         self._building = threading.Lock()  # one new plan at a time
-        self._start(observer, state.counters)
 
-    def _start(
-        self, observer: Observer | Sequence[Observer] | None, counters: dict[str, int]
-    ) -> None:
-        """Resolve what needs the estimator, then start the threads."""
-        self._observers = [observer] if isinstance(observer, Observer) else list(observer or ())
-        options, estimator = self.options, self._version.estimator
-        self.output: Output = resolve_output(estimator, options.output, options.quantiles)
+    def _start(self, counters: dict[str, int]) -> None:
+        """Have the contexts ready, then start the threads."""
         self._worker = Worker(
-            *(options, self.output, self._clock, self._observers),
+            *(self.options, self.output, self._clock, self._observers),
             *(Counter(counters), self._free_retired),
         )
         self._changed = self._worker.changed  # guards what the threads share
         self._version.prepare()
         self._refresher = Refresher(
-            options.policy, self._drifted, self._renew, self._refresh_failed
+            self.options.policy, self._drifted, self._renew, self._refresh_failed
         )
         self._worker.start()
 
