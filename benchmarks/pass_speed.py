@@ -25,8 +25,9 @@ from tabicl._model.tabicl import TabICL
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.files import atomic_write
 from crumb.pfn.checkpoint import read_checkpoint
+from crumb.pfn.registry import card_for
 from crumb.pfn.tabicl import V2_ARCHITECTURE
-from crumb.pfn.weights import card_for, fetch
+from crumb.pfn.weights import fetch
 
 OFFICIAL: dict[str, Any] = {
     **V2_ARCHITECTURE,

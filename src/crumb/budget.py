@@ -1,9 +1,9 @@
 """Seconds or gigabytes instead of K and n: the most and largest contexts that fit.
 
-What a pass takes is measured on this machine: two small passes of the model itself, and its own count of operations for
-all others. What stage 2 takes comes from ``cost.py``. The rungs of a ladder keep n = 50 K, which the defaults have (20
-clusters, 1,000 rows), and the highest one that fits is taken. Times vary, and so the choice may from run to run; the
-plan says what was chosen.
+What a pass takes is measured on this machine: two small passes are timed, and the model's own count
+of operations gives the rest. What stage 2 takes comes from ``herding/cost.py``. The rungs of a
+ladder keep n = 50 K, as the defaults do (20 clusters, 1,000 rows); the highest one that fits is
+taken. Times vary, so the choice may differ from run to run; the plan says what was chosen.
 """
 
 from __future__ import annotations
@@ -163,7 +163,8 @@ def highest(ladder: Iterator[Rung], budget: Budget) -> Rung:
     if not best.fits(budget):
         warnings.warn(
             f"The smallest contexts ({lowest.clusters} of {lowest.rows} rows) are expected to take "
-            f"{lowest.seconds:.1f} s and {lowest.gigabytes:.2f} GB, more than the budget; they are used.",
+            f"{lowest.seconds:.1f} s and {lowest.gigabytes:.2f} GB, more than the budget; "
+            f"they are used.",
             stacklevel=4,
         )
     return best
@@ -179,7 +180,7 @@ def choose(
 ) -> Options:
     """The options with K and n that fit, unless the user fixed them, and what they should take.
 
-    ``shape``: of the pool in the selection space. ``spent``: seconds of the budget that measuring has taken.
+    ``shape``: of the pool in the selection space. ``spent``: seconds that measuring has taken.
     """
     budget = options.budget
     assert budget is not None
@@ -234,7 +235,7 @@ def measure(backend: Backend, pool: Labelled, queries: int, seed: int) -> PassCo
 
 
 def timed(run: Callable[[int], object], work: Callable[[int], float]) -> tuple[float, float]:
-    """Seconds of every pass, and of a unit of work, from passes of two sizes; the first one warms up."""
+    """Seconds of a pass, and of a unit of work, from passes of two sizes; the first warms up."""
     run(TRIALS[0])
     seconds = []
     for rows in TRIALS:

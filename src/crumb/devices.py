@@ -43,7 +43,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def collect_garbage(device: str) -> None:
-    """Give back what nobody refers to any more: errors hold on to what filled the memory, in circles."""
+    """Free memory: errors refer in circles to what filled it."""
     import torch
 
     gc.collect()

@@ -1,4 +1,4 @@
-"""``CrumbClassifier`` and ``CrumbRegressor``: validate, hold the pool, call the three stages."""
+"""``CrumbClassifier`` and ``CrumbRegressor``: scikit-learn's contract around the three stages."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ class _Crumb(BaseEstimator):
         save(self, path)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """A pickle may come from a machine with another GPU, or with one that this machine lacks."""
+        """A pickle may come from a machine with another GPU, or with none."""
         super().__setstate__(state)
         self._pass_cost = None
         if self.device == "auto" and self.__sklearn_is_fitted__():
@@ -296,63 +296,66 @@ def _has_proba(estimator: _Crumb) -> bool:
 class CrumbClassifier(ClassifierMixin, _Crumb):
     """A PFN that classifies with small contexts, each matched to a cluster of the queries.
 
-    Answers depend on the batch in which the queries come, since clusters and contexts are chosen for that batch.
-    Pass a frozen ``plan`` where each row's answer must depend on that row alone.
+    Clusters and contexts are chosen for the batch of queries, so answers depend on that batch. Pass
+    a frozen ``plan`` where each answer must depend on its row alone.
 
     Parameters
     ----------
     model : str, path or estimator, default="embedded"
-        ``"embedded"``, ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v2"``; the path of a checkpoint
-        of those packages; or any scikit-learn estimator of the right kind.
+        ``"embedded"``, ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v2"``; the
+        path of a checkpoint of those packages; or any scikit-learn estimator of the right kind.
     strategy : str or Strategy, default="mmd"
-        ``"mmd"`` (CRUMB), ``"uniform"``, ``"knn"``, ``"micp"``, ``"centroid"``, ``"voronoi"``, ``"full"``, or a
-        configured object such as ``MICP(gamma=2.0)``.
+        ``"mmd"`` (CRUMB), ``"uniform"``, ``"knn"``, ``"micp"``, ``"centroid"``, ``"voronoi"``,
+        ``"full"``, or a configured object such as ``MICP(gamma=2.0)``.
     n_clusters : int, None or "auto", default="auto"
-        K, the clusters of queries. ``"auto"``: 20, and 1 for ``"uniform"``. 1 or None: no clustering.
+        K, the number of query clusters. ``"auto"``: 20, and 1 for ``"uniform"``. 1 or None: no
+        clustering.
     context_size : int, float or "auto", default="auto"
-        The context budget n: rows, or a share of the pool. ``"auto"``: 1,000.
+        n, the rows of a context: a count, or a share of the pool. ``"auto"``: 1,000.
     budget : str, float or None, default=None
-        What a prediction may take, in the place of ``n_clusters`` and ``context_size`` where these are ``"auto"``:
-        ``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of seconds. Two small passes are timed first;
-        ``plan.settings["budget"]`` says what the choice was expected to take. Times vary, and so may the choice.
-    kernel : {"auto", "exact", "candidates", "certified", "rff"}, default="auto"
-        How contexts are searched. ``"exact"``: the RBF kernel, every row a candidate at every choice. ``"candidates"``:
-        the same among rows drawn where the queries of a cluster lie and the nearest ones of each query, twice as many
-        as long as that helps (CPU).
-        ``"certified"``: the same among few rows, with a proof that no other one would have been chosen (CPU, where the
-        bound allows it). ``"rff"``: random Fourier features. ``"auto"``: exact or among candidates, by their cost;
-        random features where the queries alone are too many for both. The plan says which.
+        What a prediction may take: ``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of
+        seconds. It chooses ``n_clusters`` and ``context_size`` where these are ``"auto"``. Two
+        small passes are timed first; ``plan.settings["budget"]`` says what the choice should take.
+        Times vary, and so may the choice.
+    kernel : {"auto", "exact", "candidates", "rff"}, default="auto"
+        How contexts are searched. ``"exact"``: the RBF kernel, with every row of the pool a
+        candidate for every choice. ``"candidates"``: the same among fewer rows (CPU): rows drawn
+        where the queries of a cluster lie and the nearest rows of each query, doubled as long as
+        that helps. ``"rff"``: random Fourier features. ``"auto"`` takes exact or candidates by
+        their cost, and random features where both cost too much. The plan says which.
     rff_dim : int, default=256
         D, the number of random features.
     herd_batch : int or "auto", default="auto"
         B, rows chosen per round. ``"auto"``: 1 with the exact kernel, 10 with random features.
     bandwidth : float or str, default="median"
-        σ of the kernel in the selection space, the median heuristic, or a multiple of it such as ``"0.5 median"``.
+        σ of the kernel in the selection space, the median heuristic, or a multiple of it such as
+        ``"0.5 median"``.
     early_stopping : bool or EarlyStopping, default=False
         End a context when MMD² no longer falls.
     features : "embedding", transformer or None, default=None
-        ``"embedding"`` adds the network's own row embeddings to the selection space (TabICL and the embedded model):
-        better contexts for the price of one more look at every row of the pool at ``fit``. A transformer replaces the
-        space: it gets the table, and the labels to fit, and gives a matrix. The PFN always sees the original columns.
+        The selection space. ``"embedding"`` adds the network's own row embeddings to it (TabICL and
+        the embedded model): better contexts, a longer ``fit``. A transformer replaces it: it is
+        fitted on the table and the labels, and gives a matrix. The PFN always sees the original
+        columns.
     categorical_features : list or None, default=None
         Columns that hold categories although they look like numbers: names, positions or a mask.
     min_per_class : int, default=1
-        Rows of each class that a context keeps where the pool has them; 0 turns the guard off.
+        Rows of each class that a context keeps where the pool has them; 0 turns this off.
     n_estimators : int, default=1
         Ensemble members of the PFN. The cost of a prediction is proportional to it.
     model_options : dict or None, default=None
         Further arguments for the estimator of the PFN's package.
     cache_size : float, default=500
-        Megabytes of keys and values that may be kept of contexts (TabICL and the embedded model), on the device, when a
-        frozen ``plan`` is passed, so that the next queries with that plan cost only themselves. 0 keeps nothing. Takes
-        effect at fit.
+        Megabytes of keys and values to keep on the device for the contexts of a frozen ``plan``
+        (TabICL and the embedded model), so that later queries cost only themselves. 0 keeps
+        nothing. Takes effect at fit.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
     random_state : int, RandomState, Generator or None, default=0
     n_jobs : int or None, default=None
         Threads (PFNs) or processes (scikit-learn back-ends, tables in files).
     engine : {"local", "ray"} or Engine, default="local"
-        Who reads and scores a table in files and runs the passes: processes on this machine, or a Ray cluster (extra
-        ``ray``): ``RayEngine(address=...)``.
+        What reads and scores a table in files and runs the passes: processes on this machine, or a
+        Ray cluster (extra ``ray``): ``RayEngine(address=...)``.
     verbose : int, default=0
         1 shows progress bars.
 
@@ -373,10 +376,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     ) -> CrumbClassifier:
         """Hold the labelled table; all selection happens when queries come.
 
-        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset, and ``y`` then the name of the target's
-        column. ``where`` (a pyarrow expression, or tuples such as ``[("year", ">=", 2020)]``) leaves out rows, and
-        ``columns`` says which columns are features: all but the target by default. A table that is too large for
-        memory stays in its files; the queries must be in memory.
+        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset; ``y`` is then the
+        name of the target's column. ``where`` (a pyarrow expression, or tuples such as ``[("year",
+        ">=", 2020)]``) selects rows. ``columns`` names the features: all columns but the target by
+        default. A table that is too large for memory stays in its files; queries must be in memory.
         """
         self._fit(X, y, where, columns)
         return self
@@ -435,10 +438,10 @@ class CrumbRegressor(RegressorMixin, _Crumb):
     ) -> CrumbRegressor:
         """Hold the labelled table; all selection happens when queries come.
 
-        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset, and ``y`` then the name of the target's
-        column. ``where`` (a pyarrow expression, or tuples such as ``[("year", ">=", 2020)]``) leaves out rows, and
-        ``columns`` says which columns are features: all but the target by default. A table that is too large for
-        memory stays in its files; the queries must be in memory.
+        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset; ``y`` is then the
+        name of the target's column. ``where`` (a pyarrow expression, or tuples such as ``[("year",
+        ">=", 2020)]``) selects rows. ``columns`` names the features: all columns but the target by
+        default. A table that is too large for memory stays in its files; queries must be in memory.
         """
         self._fit(X, y, where, columns)
         return self
@@ -465,7 +468,7 @@ class CrumbRegressor(RegressorMixin, _Crumb):
         quantiles: Sequence[float] | None = None,
         plan: Plan | None = None,
     ) -> np.ndarray:
-        """Means or medians (T,), or quantiles (T, Q) at the levels ``quantiles`` (0.1 … 0.9 by default)."""
+        """Means or medians (T,), or quantiles (T, Q); ``quantiles`` are 0.1 … 0.9 by default."""
         if output_type not in ("mean", "median", "quantiles"):
             raise InvalidInput(
                 f"output_type must be 'mean', 'median' or 'quantiles', got {output_type!r}."

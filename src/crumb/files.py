@@ -19,7 +19,7 @@ from crumb.errors import PlanMismatch
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name only when it is complete; a failure leaves nothing behind."""
+    """A file that appears under its name only when complete; a failure leaves nothing behind."""
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give the name of a file in it.")
@@ -87,7 +87,8 @@ def read_archive(
                 )
             if about.get("version") != version:
                 raise PlanMismatch(
-                    f"{path} has version {about.get('version')} of its format; this release reads version {version}."
+                    f"{path} has version {about.get('version')} of its format; this release reads "
+                    f"version {version}."
                 )
             names = [name for name in archive.namelist() if name != "about.json"]
             content = {name: archive.read(name) for name in names}

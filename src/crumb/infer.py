@@ -15,7 +15,7 @@ from crumb.progress import progress_bar
 from crumb.table.encoder import Rows
 from crumb.table.pieces import take
 
-BREATH = 0.001  # seconds between contexts that are made ready: locks are not fair, and passes wait for the network
+BREATH = 0.001  # seconds between contexts that are made ready, so that waiting passes get a turn
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,10 @@ def infer(
     again: bool = False,
     keep: bool = True,
 ) -> np.ndarray:
-    """Answers (T, …) for all queries. ``again``: the same contexts will be asked again, and may be kept (``keep``)."""
+    """Answers (T, …) for all queries.
+
+    ``again``: the same contexts will be asked again; ``keep``: they may be kept for that.
+    """
     backend.check_output(output)
     passes = distinct_passes(contexts, labels)
     answers: np.ndarray | None = None
@@ -53,7 +56,7 @@ def infer(
 
 
 def keep_contexts(backend: Backend, pool: Labelled, contexts: Iterable[np.ndarray]) -> None:
-    """Have contexts ready before their queries come, as many as there is room for, the first ones first."""
+    """Make contexts ready before their queries come, the first ones first, as room allows."""
     for context in contexts:
         nobody = Pass(np.sort(context), np.empty(0, dtype=np.int64))
         if _teaches(backend, pool, nobody.context):
@@ -69,7 +72,7 @@ def context_key(pool: Labelled, context: np.ndarray) -> bytes:
 def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass]:
     """Clusters with the same rows share a pass; clusters without queries have none.
 
-    A context is a set to the PFN, so its rows go in by row number: equal sets are then equal inputs.
+    To the PFN a context is a set. Its rows go in by row number, so equal sets are equal inputs.
     """
     shared: dict[bytes, tuple[np.ndarray, list[np.ndarray]]] = {}
     order = np.argsort(labels, kind="stable")
@@ -116,8 +119,8 @@ def _task(pool: Labelled, one: Pass, queries: Rows, again: bool, keep: bool) -> 
 def _teaches(backend: Backend, pool: Labelled, context: np.ndarray) -> bool:
     """Whether a context has two different labels, and two different rows to tell them by.
 
-    Without them there is nothing to learn: TabPFN and many scikit-learn estimators refuse such a context, and
-    TabICL answers with noise.
+    Without them there is nothing to learn: TabPFN and many scikit-learn estimators refuse such a
+    context, and TabICL answers with noise.
     """
     y = pool.labels(context)
     if not (y != y[0]).any():
@@ -128,7 +131,7 @@ def _teaches(backend: Backend, pool: Labelled, context: np.ndarray) -> bool:
 
 
 def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarray:
-    """What the labels alone say: the answer to every query of a context that teaches nothing else."""
+    """What the labels alone say: the answer of a context that teaches nothing else."""
     if n_classes is not None:
         counts = np.bincount(y, minlength=n_classes)
         return counts / len(y) if output.kind == "proba" else np.asarray(counts.argmax())

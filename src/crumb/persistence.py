@@ -1,4 +1,4 @@
-"""A fitted estimator as a file: pool, labels, settings, and the model by name and checksum. No pickle.
+"""A fitted estimator as a file: pool, labels, parameters, the model's name and checksum. No pickle.
 
 The selection space is not stored: it is a function of the pool and is fitted again on loading.
 """
@@ -20,7 +20,7 @@ from crumb.estimator import CrumbClassifier, CrumbRegressor
 from crumb.files import read_archive, write_archive
 from crumb.herding.greedy import EarlyStopping
 from crumb.pfn.checkpoint import checksum
-from crumb.pfn.weights import model_names
+from crumb.pfn.registry import model_names
 from crumb.selection import Strategy
 from crumb.selection.base import REGISTRY
 
@@ -33,7 +33,8 @@ def save(estimator: Any, path: str | Path) -> None:
     """What ``CrumbClassifier.save`` and ``CrumbRegressor.save`` do."""
     if estimator.pool_.on_disk:
         raise InvalidInput(
-            "This pool stays in its Parquet files and cannot be put into one file: save the plan, and fit again there."
+            "This pool stays in its Parquet files and cannot be put into one file: save the plan, "
+            "and fit again there."
         )
     params = _portable_params(estimator)
     pool = estimator.pool_
@@ -63,8 +64,9 @@ def save(estimator: Any, path: str | Path) -> None:
 def load(path: str | Path, **changes: Any) -> Any:
     """Read a fitted estimator that ``save`` wrote; its answers are those of the saved one.
 
-    ``changes`` replace parameters that mean something else on this machine: ``load(path, device="cpu")``, or ``model=``
-    for a checkpoint that lies elsewhere. Open only files that you trust: they name the model that will be loaded.
+    ``changes`` replace parameters that differ on this machine: ``load(path, device="cpu")``, or
+    ``model=`` for a checkpoint in another place. Open only files that you trust: they name the
+    model that will be loaded.
     """
     about, arrays, files = read_archive(path, FORMAT, VERSION)
     try:
@@ -81,7 +83,8 @@ def load(path: str | Path, **changes: Any) -> Any:
     estimator.fit(rows, y)
     if _model_checksum(estimator) != about["model_sha256"]:
         raise PlanMismatch(
-            f"{path} was saved with other weights of the model {params['model']!r} than those on this machine."
+            f"{path} was saved with other weights of the model {params['model']!r} than those on "
+            f"this machine."
         )
     if estimator.pool_.fingerprint != about["fingerprint"]:
         raise PlanMismatch(
@@ -94,13 +97,13 @@ def _portable_params(estimator: Any) -> dict[str, Any]:
     params = estimator.get_params(deep=False)
     if not isinstance(params["model"], (str, os.PathLike)):
         raise InvalidInput(
-            "A model given as an estimator cannot be saved without pickle: use joblib.dump for files that stay "
-            "with you, or give the model by name or path."
+            "A model given as an estimator cannot be saved without pickle: use joblib.dump for "
+            "files that stay with you, or give the model by name or path."
         )
     if params["features"] is not None and not isinstance(params["features"], str):
         raise InvalidInput(
-            "A transformer given as features= cannot be saved without pickle: use joblib.dump for files that "
-            "stay with you."
+            "A transformer given as features= cannot be saved without pickle: use joblib.dump for "
+            "files that stay with you."
         )
     if params["model"] not in model_names():
         params["model"] = os.path.abspath(

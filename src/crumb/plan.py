@@ -28,8 +28,9 @@ class Plan:
     contexts : list of K arrays
         Row indices into the pool, most wanted first.
     mmd2 : list of K arrays
-        MMD² between the queries of a cluster and the first 1, 2, … rows of its context. Estimated from the random
-        features with ``kernel="rff"``, exact otherwise; a single NaN where measuring would cost too much.
+        MMD² between the queries of a cluster and the first 1, 2, … rows of its context. Estimated
+        from the random features with ``kernel="rff"``, exact otherwise; a single NaN where it was
+        too costly to measure.
     stop_reasons : list of K strings
         Why each context has the size that it has.
     centroids : array (K, d)
@@ -74,7 +75,8 @@ class Plan:
         )
         if not whole:
             raise PlanMismatch(
-                "This plan contradicts itself: its labels, contexts and centroids do not fit together."
+                "This plan contradicts itself: its labels, contexts and centroids do not fit "
+                "together."
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -106,7 +108,8 @@ class Plan:
     def check_pool(self, fingerprint: str) -> None:
         if fingerprint != self.pool_fingerprint:
             raise PlanMismatch(
-                "This plan was made for another pool: its row numbers mean nothing here. Make a new one with plan(X)."
+                "This plan was made for another pool: its row numbers mean nothing here. Make a "
+                "new one with plan(X)."
             )
 
     def summary(self) -> pd.DataFrame:
@@ -134,7 +137,8 @@ class Plan:
     ) -> Any:
         """Draw pool, queries and the context of one cluster in two dimensions, and the MMD² traces.
 
-        ``pool`` and ``queries`` are the tables in the selection space; without them only the traces are drawn.
+        ``pool`` and ``queries`` are points of the selection space; without them only the traces are
+        drawn.
         ``CrumbClassifier.plan`` attaches them, so ``clf.plan(X).plot()`` needs no argument.
         """
         from crumb.picture import draw_plan

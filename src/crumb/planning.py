@@ -40,7 +40,7 @@ def select_contexts(
 ) -> Plan:
     """Cluster the queries and choose a context for each cluster, without any PFN.
 
-    The parameters are those of ``CrumbClassifier`` and of its ``fit``; ``options`` are ``strategy``,
+    The parameters are those of ``CrumbClassifier`` and its ``fit``; ``options`` are ``strategy``,
     ``n_clusters``, ``context_size``, ``kernel``, ``rff_dim``, ``herd_batch``, ``bandwidth``,
     ``early_stopping``, ``min_per_class``, ``device``, ``random_state``, ``n_jobs`` and ``verbose``.
     ``min_per_class`` works only where ``y_pool``, the class of each pool row, is given. For a pool

@@ -1,9 +1,10 @@
 """Rows as the network itself represents them: a part of the selection space that knows the labels.
 
-TabICL's first two stages turn a row into a vector before rows learn from each other; in v2 and in the embedded network
-they have seen the labels of a context. Every row of the pool and every query is embedded as a query beside one and the
-same random context, so that all of them are represented alike, whatever is known of their labels. Rows that are close
-in this space are alike in what matters to the target (docs/experiments/ideas).
+TabICL's first two stages turn a row into a vector before rows attend to each other. In v2 and in
+the embedded network they have seen the labels of a context. Every row of the pool and every query
+is embedded as a query beside the same random context, so all are represented alike, labelled or
+not. Rows that are close in this space are alike in what matters to the target
+(docs/experiments/ideas).
 """
 
 from __future__ import annotations

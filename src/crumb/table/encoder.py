@@ -1,8 +1,8 @@
 """Any table in, rows that a PFN understands out.
 
-numpy arrays stay numpy arrays. Data frames (pandas, polars, pyarrow) become pandas frames whose columns are
-numbers or categories: the types that the PFN packages would drop or refuse (bool, datetime, infinite values)
-are encoded as numbers; everything else reaches the network as the user gave it.
+numpy arrays stay numpy arrays. Data frames (pandas, polars, pyarrow) become pandas frames of
+numbers and categories. Types that the PFN packages would drop or refuse (bool, datetime, infinite
+values) become numbers; everything else reaches the network as the user gave it.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ def to_rows(X: Any, *, min_rows: int = 1) -> Rows:
     array = X if isinstance(X, np.ndarray) else np.asarray(X)
     if array.ndim == 1:
         raise InvalidInput(
-            "Expected a table with rows and columns (a 2D array), got 1D array instead. Reshape your data, "
-            "for example with X.reshape(-1, 1), or select columns with a list: frame[['a']]."
+            "Expected a table with rows and columns (a 2D array), got 1D array instead. Reshape "
+            "your data, for example with X.reshape(-1, 1), or select columns with a "
+            "list: frame[['a']]."
         )
     if array.dtype.kind in "OUS":
         numeric = _as_numbers(array)
@@ -60,7 +61,7 @@ def to_rows(X: Any, *, min_rows: int = 1) -> Rows:
 
 
 def _as_numbers(array: np.ndarray) -> np.ndarray | None:
-    """An object array that holds only numbers (and None), as floats; None where it holds anything else."""
+    """An object array of numbers (and None) as floats; None where it holds anything else."""
     if array.dtype.kind in "US" or any(isinstance(value, str) for value in array.flat):
         return None
     return array.astype(
@@ -75,8 +76,8 @@ def _check_frame(frame: pd.DataFrame, min_rows: int) -> pd.DataFrame:
         )
     if len(frame) < min_rows:
         raise InvalidInput(
-            f"Found a table with {len(frame)} sample(s) (shape={frame.shape}) while a minimum of {min_rows} is "
-            f"required."
+            f"Found a table with {len(frame)} sample(s) (shape={frame.shape}) while a minimum of "
+            f"{min_rows} is required."
         )
     if not frame.columns.is_unique:
         twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
@@ -85,7 +86,7 @@ def _check_frame(frame: pd.DataFrame, min_rows: int) -> pd.DataFrame:
 
 
 def fingerprint(rows: Rows, *about: Any) -> str:
-    """A checksum of the content of a table (and of ``about``), independent of the machine and of the frame's index."""
+    """A checksum of a table's content and of ``about``, the same on any machine, for any index."""
     digest = hashlib.blake2b(digest_size=16)
     digest.update(repr((rows.shape, *about)).encode())
     if isinstance(rows, pd.DataFrame):
@@ -109,8 +110,8 @@ def fingerprint(rows: Rows, *about: Any) -> str:
 class TableEncoder:
     """Remembers what each column was in the pool and brings later rows into the same form.
 
-    ``categorical_features`` names (or numbers, or marks with a mask) the columns that hold categories although
-    they look like numbers.
+    ``categorical_features`` names the columns that hold categories although they look like numbers:
+    by name, by position, or with a mask.
     """
 
     categorical_features: Sequence[Any] | None = None
@@ -185,7 +186,8 @@ class TableEncoder:
         if wanted and all(isinstance(flag, (bool, np.bool_)) for flag in wanted):
             if len(wanted) != len(self.columns_):
                 raise InvalidInput(
-                    f"categorical_features is a mask of {len(wanted)} values for {len(self.columns_)} columns."
+                    f"categorical_features is a mask of {len(wanted)} values for "
+                    f"{len(self.columns_)} columns."
                 )
             return {name for name, flag in zip(self.columns_, wanted, strict=True) if flag}
         known = set(self.columns_)
@@ -193,7 +195,8 @@ class TableEncoder:
         unknown = [name for name in wanted if name not in known and name not in by_position]
         if unknown:
             raise InvalidInput(
-                f"categorical_features names columns that the table does not have: {', '.join(map(repr, unknown))}."
+                "categorical_features names columns that the table does not have: "
+                f"{', '.join(map(repr, unknown))}."
             )
         return {name if name in known else by_position[name] for name in wanted}
 
@@ -230,21 +233,22 @@ def _encode(column: pd.Series) -> pd.Series:
 
 
 def _days(column: pd.Series) -> pd.Series:
-    """Days since 1970, in microseconds first: nanoseconds end in the year 2262, and databases end in 9999."""
+    """Days since 1970. By microseconds: nanoseconds end in 2262, databases in 9999."""
     moments = column.to_numpy().astype("datetime64[us]")
     days = (moments - np.datetime64(0, "us")) / np.timedelta64(1, "D")
     return pd.Series(days, index=column.index)
 
 
 def _sharpen(column: pd.Series) -> pd.Series:
-    """An object column as the sharpest type that all its values share; text where they share none."""
+    """An object column as the narrowest type that its values share; text where they share none."""
     values = column.dropna()
     kinds = {type(value) for value in values}
     if kinds <= {str}:
         return column
     if any(issubclass(kind, (dict, list, set, tuple, np.ndarray)) for kind in kinds):
         raise TypeError(
-            f"Column {column.name!r} holds nested values; each argument must be a string or a number."
+            f"Column {column.name!r} holds nested values; each argument must be a string or a "
+            "number."
         )
     if all(issubclass(kind, (bool, int, float, Decimal, np.number, np.bool_)) for kind in kinds):
         return column.astype(np.float64)
@@ -268,8 +272,8 @@ def _to_number(column: pd.Series, name: Any) -> pd.Series:
     lost = column.notna() & numbers.isna()
     if lost.any():
         raise InvalidInput(
-            f"Column {name!r} was numeric in the training table, but row {int(np.argmax(lost))} of the queries "
-            f"holds text; clean it, or train with it as a category."
+            f"Column {name!r} was numeric in the training table, but row {int(np.argmax(lost))} of "
+            f"the queries holds text; clean it, or train with it as a category."
         )
     return numbers
 
@@ -283,7 +287,7 @@ def _kind(column: pd.Series) -> str:
 
 
 def texts(column: pd.Series, missing: Any) -> np.ndarray:
-    """The values of a column as text, the same for 3, 3.0 and a category of either, with ``missing`` for holes."""
+    """Values as text, the same for 3, 3.0 and a category of either; ``missing`` for holes."""
     codes, values = pd.factorize(column)
     words = np.array([*(text_of(value) for value in values), missing], dtype=object)
     return words[codes]  # holes have code −1
@@ -296,7 +300,7 @@ def text_of(value: Any) -> str:
 
 
 def _to_text(column: pd.Series) -> pd.Series:
-    """Text with NaN for missing: the encoders of tabicl and scikit-learn take None for a category like any other.
+    """Text with NaN for missing: to tabicl and scikit-learn None is a category like any other.
 
     Codes that a file reader took for numbers in the queries become text again.
     """
@@ -304,14 +308,13 @@ def _to_text(column: pd.Series) -> pd.Series:
 
 
 def _to_category(column: pd.Series) -> pd.Series:
-    """Categories of text or numbers as they are, of anything else by their text; other columns as categories."""
+    """Categories of text or numbers stay; other categories go by their text."""
     if not isinstance(column.dtype, pd.CategoricalDtype):
         if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(
             column.dtype
         ):
-            column = pd.Series(
-                column.to_numpy(dtype=np.float64, na_value=np.nan)
-            )  # 1 and 1.0 are one category
+            # 1 and 1.0 are one category.
+            column = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
         column = column.astype("category")
     if column.cat.categories.inferred_type not in ("string", "integer", "floating", "empty"):
         column = pd.Series(texts(column, np.nan), dtype=object).astype("category")
@@ -327,7 +330,7 @@ def _finite_range(column: Any) -> tuple[float, float]:
 
 
 def bounded(values: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Infinite values become the most extreme finite ones of the pool; everything else stays untouched."""
+    """Infinite values become the most extreme finite ones of the pool; the rest stays."""
     low, high = values < -LARGEST, values > LARGEST  # NaN compares false
     if not (low.any() or high.any()):
         return values

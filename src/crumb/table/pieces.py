@@ -30,7 +30,7 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """One encoded row of a frame that nobody has made yet: frames of one row cost a millisecond each."""
+    """One encoded row without a frame: a frame of one row costs a millisecond."""
 
     layout: Layout
     values: list[Any]
@@ -108,7 +108,7 @@ def _tables(layout: Layout | None, run: list[Any]) -> list[Rows]:
 
 
 def _joined(columns: list[pd.Series]) -> pd.Series:
-    """pandas makes plain objects of categoricals whose categories differ, as those of single rows do."""
+    """pandas makes objects of categoricals whose categories differ, as those of rows do."""
     if isinstance(columns[0].dtype, pd.CategoricalDtype) and any(
         c.dtype != columns[0].dtype for c in columns
     ):
@@ -119,7 +119,7 @@ def _joined(columns: list[pd.Series]) -> pd.Series:
 
 
 def gather(places: Sequence[tuple[Piece, int]]) -> Rows:
-    """The rows at these places, in this order; neighbours that come from one table are taken together."""
+    """The rows at these places, in this order; runs from one table are taken together."""
     pieces: list[tuple[Piece, list[int]]] = []
     for rows, index in places:
         if not pieces or pieces[-1][0] is not rows:

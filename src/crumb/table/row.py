@@ -1,7 +1,7 @@
 """One row at a time: what a fitted estimator makes of a table of one row, without the table.
 
-Encoding takes a table through pandas and scikit-learn, milliseconds whatever its size. Most rows of a stream hold plain
-numbers and text, for which there is little to do: a reader does the same to them in microseconds.
+Encoding a table takes milliseconds, whatever its size. Most rows of a stream hold plain numbers and
+text. A reader does the same to these in microseconds.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LARGEST_WHOLE = 2**53  # up to here floats tell whole numbers apart
 
 
 class RowReader:
-    """Rows as the model sees them and as points of the selection space; None where a table has to be asked.
+    """Rows as the model sees them and as points of the selection space; None if a table is needed.
 
-    Whatever is not plain (dates, text in the place of numbers, wrong names or lengths) is left to the table, which
-    knows what to do with it or says what is wrong.
+    What is not plain (dates, text where numbers belong, wrong names or lengths) is left to the
+    table, which knows what to do with it or says what is wrong.
     """
 
     def __init__(self, encoder: TableEncoder, space: ColumnSpace, named: bool):

@@ -127,7 +127,7 @@ class ColumnSpace:
 class Indicators:
     """One indicator a category. Where there are too many, the rarest share the last one.
 
-    A category that the pool never had joins the rare ones; it has no indicator where there are none.
+    A category that the pool never had joins the rare ones, or has no indicator if none are rare.
     """
 
     def __init__(self, counts: Counter[str], most: int):

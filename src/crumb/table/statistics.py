@@ -65,9 +65,9 @@ class Moments:
         return whole
 
     def scale(self) -> np.ndarray:
-        """(c,) standard deviations, 1 for a constant column, as in scikit-learn's StandardScaler."""
+        """(c,) standard deviations, 1 for a constant column, as in StandardScaler."""
         variance = self.squares / np.maximum(self.count, 1)
-        # What is left of the variance of a constant column is rounding; the bound is scikit-learn's.
+        # The variance of a constant column is rounding; the bound is scikit-learn's.
         rounding = np.finfo(np.float64).eps * self.count
         constant = variance <= rounding * variance + (rounding * self.mean) ** 2
         return np.where(constant, 1.0, np.sqrt(variance))
