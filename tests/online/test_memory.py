@@ -36,13 +36,13 @@ def until(true) -> None:
 @pytest.fixture
 def made(monkeypatch) -> list[int]:
     """Sizes of the contexts that were fitted for keeping, as they are."""
-    sizes, fitted = [], TabICLBackend._estimator
+    sizes, fitted = [], TabICLBackend.estimator
 
     def note(self, **more):
         sizes.append(1) if more.get("kv_cache") else None
         return fitted(self, **more)
 
-    monkeypatch.setattr(TabICLBackend, "_estimator", note)
+    monkeypatch.setattr(TabICLBackend, "estimator", note)
     return sizes
 
 
