@@ -84,7 +84,7 @@ def stream_for(
         timeout=60,
         b_min=10**6,
         refresh=way.removesuffix(" alone"),
-        window=options.window,
+        recent=options.window,
         refresh_every=options.queries,
         plan_ahead=not way.endswith(" alone"),
     )
@@ -99,7 +99,7 @@ def accuracies(way: str, dataset: Dataset, seed: int, options: Any) -> Iterator[
             stream.flush()
             answers = [future.result() for future in futures]
             said = np.array([answer.classes[answer.value.argmax()] for answer in answers])
-            stream._refresher.settle()  # plans come between the steps, however fast the machine is
+            stream.settle()  # plans come between the steps, however fast the machine is
             yield {
                 "table": dataset.name,
                 "way": way,

@@ -23,7 +23,7 @@ BROWSER = next(
 in_browser = pytest.mark.skipif(
     BROWSER is None, reason="needs Chromium (Debian: apt-get install chromium)"
 )
-# Put at the end of the page: after some updates it writes down what is drawn, where --dump-dom shows it.
+# Put at the end of the page: after some updates it writes down what is drawn, for --dump-dom.
 PROBE = """<script>
 setInterval(() => {
   if (document.getElementById("probe") || Number(document.body.dataset.updates || 0) < 2) return;
@@ -31,13 +31,15 @@ setInterval(() => {
   const out = document.createElement("pre");
   out.id = "probe";
   out.textContent = JSON.stringify({
-    name: text("name"), state: text("state"), rate: text("rate"), p50: text("p50"), plan: text("plan"),
-    score: text("score"), queries: document.querySelectorAll("#map .query").length,
+    name: text("name"), state: text("state"), rate: text("rate"), p50: text("p50"),
+    plan: text("plan"), score: text("score"),
+    queries: document.querySelectorAll("#map .query").length,
     centroids: document.querySelectorAll("#map .centroid").length,
     bars: document.querySelectorAll("#buffers .bar").length,
     looks: document.querySelectorAll("#drifts circle").length,
     wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    empty: [...document.querySelectorAll("svg")].filter((svg) => svg.getBoundingClientRect().height < 60).length,
+    empty: [...document.querySelectorAll("svg")]
+      .filter((svg) => svg.getBoundingClientRect().height < 60).length,
     ink: getComputedStyle(document.body).color,
     fetched: performance.getEntriesByType("resource").map((entry) => entry.name),
   });

@@ -1,4 +1,4 @@
-"""The latest queries, as many as a window holds: what the next plan is made for, and what is watched for drift."""
+"""The latest queries: the next plan is made for them, and they are watched for drift."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from crumb.table.encoder import Rows
 from crumb.table.pieces import Piece, Record, stack, take
 
 
-class Window:
+class Recent:
+    """The latest ``size`` queries, in the pieces in which they came."""
+
     def __init__(self, size: int):
         self.size = size
-        self.fresh = 0  # queries that came since the current plan was made, at most ``size`` of them still here
+        self.fresh = 0  # queries since the current plan was made, counted up to ``size``
         self._pieces: deque[Piece] = deque()
         self._held = 0
 
     def add(self, rows: Piece, fresh: bool = True) -> None:
-        if len(rows) > self.size and not isinstance(
-            rows, Record
-        ):  # a slice would keep the whole table in memory
+        if len(rows) > self.size and not isinstance(rows, Record):
+            # A slice would keep the whole table in memory.
             rows = take(rows, np.arange(len(rows) - self.size, len(rows)))
         self._pieces.append(rows)
         self._held += len(rows)
@@ -33,7 +34,7 @@ class Window:
         return min(self.size, self._held)
 
     def pieces(self) -> list[Piece]:
-        """To be put together by ``latest`` where nobody waits."""
+        """Quick, so that it can be called under a lock; ``latest`` puts them together."""
         return list(self._pieces)
 
 
