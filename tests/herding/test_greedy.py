@@ -1,4 +1,4 @@
-"""herding.py and objective.py against brute force in float64."""
+"""greedy.py and objective.py against brute force in float64."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from crumb.errors import InvalidInput
 from crumb.herding import objective as objective_module
+from crumb.herding.clusters import Clusters, cluster_sums
 from crumb.herding.greedy import EarlyStopping, Herded, herd
 from crumb.herding.kernel import RandomFourierFeatures, Rbf
-from crumb.herding.objective import ExactObjective, RffObjective, cluster_sums
+from crumb.herding.objective import ExactObjective, RffObjective
 
 
 def blobs(
@@ -29,8 +30,8 @@ def blobs(
 def exact(
     pool: np.ndarray, queries: np.ndarray, labels: np.ndarray, sigma: float
 ) -> ExactObjective:
-    tensors = (torch.from_numpy(array) for array in (pool, queries, labels))
-    return ExactObjective(Rbf(sigma), *tensors, int(labels.max()) + 1)
+    pool, queries, labels = map(torch.from_numpy, (pool, queries, labels))
+    return ExactObjective(Rbf(sigma), pool, Clusters(queries, labels))
 
 
 def features(d: int, dim: int, sigma: float) -> RandomFourierFeatures:
@@ -40,8 +41,8 @@ def features(d: int, dim: int, sigma: float) -> RandomFourierFeatures:
 def approximate(
     pool: np.ndarray, queries: np.ndarray, labels: np.ndarray, sigma: float, dim: int = 64
 ) -> RffObjective:
-    tensors = (torch.from_numpy(array) for array in (pool, queries, labels))
-    return RffObjective(features(pool.shape[1], dim, sigma), *tensors, int(labels.max()) + 1)
+    pool, queries, labels = map(torch.from_numpy, (pool, queries, labels))
+    return RffObjective(features(pool.shape[1], dim, sigma), pool, Clusters(queries, labels))
 
 
 @settings(max_examples=40, deadline=None)

@@ -55,7 +55,7 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
         "N",
         "rows of a context: a count, a share or auto",
     )
-    _add(group, "--kernel", str, "NAME", "auto, exact, candidates, certified or rff")
+    _add(group, "--kernel", str, "NAME", "auto, exact, candidates or rff")
     _add(group, "--rff-dim", int, "D", "random Fourier features")
     _add(group, "--herd-batch", number_or("auto"), "B", "rows chosen per round: a count or auto")
     _add(
