@@ -14,13 +14,16 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import torch
 from scipy.spatial.distance import cdist, pdist
 from sklearn.datasets import make_blobs
 
 from crumb.files import atomic_write
-from crumb.herding.candidates import herd_among
+from crumb.herding.greedy import herd
+from crumb.herding.kernel import Rbf
 from crumb.herding.neighbours import Neighbours
-from crumb.herding.strata import draw
+from crumb.herding.objective import CandidateObjective
+from crumb.herding.strata import rows_at_distances
 from crumb.selection.clustering import cluster
 
 sys.path.insert(0, str(Path(__file__).parent / "scale"))
@@ -63,20 +66,21 @@ def compare(kind: str, rows: int, columns: int, n: int, clusters: list[int]) -> 
         cross = np.concatenate(
             [mean_kernel(pool[i : i + 50_000], mine, sigma) for i in range(0, rows, 50_000)]
         )
-        gaps /= np.float32(sigma)
         ways = {"exact": np.arange(rows)}
         for times in (24, 48, 96):
             count = times * n
-            drawn = draw(distance, of_queries, count, order)
+            drawn = rows_at_distances(distance, of_queries, count, order)
             ways[f"by distance, {times}n"] = drawn
             ways[f"neighbours, {times}n"] = near([k], count)[0]
-            half = draw(distance, of_queries, count // 2, order)
+            half = rows_at_distances(distance, of_queries, count // 2, order)
             ways[f"half and half, {times}n"] = np.union1d(half, near([k], count // 2)[0])
         for way, candidates in ways.items():
-            (chosen,) = herd_among(
-                gaps[candidates][None], cross[candidates][None].astype(np.float32), n
+            points = gaps[candidates][None].astype(np.float64)
+            objective = CandidateObjective(
+                Rbf(sigma), points, cross[candidates][None], torch.zeros(1), np.float32
             )
-            found.setdefault(way, []).append(mmd2(pool[candidates[chosen]], mine, sigma))
+            (context,) = herd(objective, n)
+            found.setdefault(way, []).append(mmd2(pool[candidates[context.indices]], mine, sigma))
     means = {way: float(np.mean(values)) for way, values in found.items()}
     ratios = {way: round(value / means["exact"], 3) for way, value in means.items()}
     return {

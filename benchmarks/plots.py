@@ -23,7 +23,6 @@ RESULTS, PICTURES = (
 COLOURS = {
     "auto": "#0072B2",
     "candidates": "#0072B2",
-    "certified": "#009E73",
     "exact": "#555555",
     "textbook": "#999999",
     "coreax": "#CC79A7",

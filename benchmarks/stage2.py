@@ -28,9 +28,9 @@ import numpy as np
 import torch
 from sklearn.datasets import make_blobs
 
-from crumb.certified import herd_certified
 from crumb.files import atomic_write
 from crumb.herding.candidates import herd_candidates
+from crumb.herding.clusters import Clusters
 from crumb.herding.cost import Load
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import RandomFourierFeatures, Rbf, median_bandwidth
@@ -158,27 +158,24 @@ def coreax(task: Task) -> Callable[[], Contexts]:
 
 def ways(task: Task) -> dict[str, Callable[[Any], Contexts]]:
     P, Q, L = task.tensors()
-    exact, n, K = Rbf(task.sigma), task.n, task.clusters
-    auto = resolve_kernel("auto", 256, "auto", task.sigma, Load(len(P), len(Q), K, n))
+    exact, n, clusters = Rbf(task.sigma), task.n, Clusters(Q, L)
+    auto = resolve_kernel("auto", 256, "auto", task.sigma, Load(len(P), len(Q), len(clusters), n))
     assert auto.name == "candidates"
 
     def rff(dim: int, batch: int) -> Callable[[Any], Contexts]:
         features = task.features(dim).like(P)
         return lambda blocks: [
             h.indices
-            for h in herd(RffObjective(features, P, Q, L, K, blocks), n, batch, map_blocks=blocks)
+            for h in herd(RffObjective(features, P, clusters, blocks), n, batch)
         ]
 
     return {
         "auto": lambda blocks: [
             h.indices
-            for h in herd_candidates(exact, P, Q, L, n, auto.most_candidates, 0, blocks)[0]
-        ],
-        "certified": lambda blocks: [
-            h.indices for h in herd_certified(exact, P, Q, L, n, blocks)[0]
+            for h in herd_candidates(exact, P, clusters, n, auto.most_candidates, 0, blocks)[0]
         ],
         "exact": lambda blocks: [
-            h.indices for h in herd(ExactObjective(exact, P, Q, L, K, blocks), n, map_blocks=blocks)
+            h.indices for h in herd(ExactObjective(exact, P, clusters, blocks), n)
         ],
         "rff 64, batch 50": rff(64, 50),
         "rff 256, batch 10": rff(256, 10),
@@ -200,7 +197,7 @@ def measure(task: Task, skip: list[str], repeats: int) -> list[dict[str, Any]]:
         if name in skip:
             continue
         seconds = []
-        for _ in range(1 if name in ("textbook", "exact", "certified", "coreax") else repeats):
+        for _ in range(1 if name in ("textbook", "exact", "coreax") else repeats):
             with block_threads(None) as blocks:
                 started = time.perf_counter()
                 contexts = way(blocks)
@@ -244,6 +241,7 @@ def grow(options: argparse.Namespace) -> list[dict[str, Any]]:
 def _grown(options: argparse.Namespace, rows: int) -> dict[str, Any]:
     task = Task.of(options, rows)
     P, Q, L = task.tensors()
+    clusters = Clusters(Q, L)
     most = resolve_kernel(
         "auto", 256, "auto", task.sigma, Load(rows, len(Q), task.clusters, task.n)
     ).most_candidates
@@ -252,7 +250,7 @@ def _grown(options: argparse.Namespace, rows: int) -> dict[str, Any]:
     for _ in range(3):
         with block_threads(None) as blocks:
             started = time.perf_counter()
-            _, doubling = herd_candidates(Rbf(task.sigma), P, Q, L, task.n, most, 0, blocks)
+            _, doubling = herd_candidates(Rbf(task.sigma), P, clusters, task.n, most, 0, blocks)
             seconds.append(time.perf_counter() - started)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {

@@ -17,10 +17,11 @@ import numpy as np
 import torch
 
 from crumb.files import atomic_write
-from crumb.herding.gpu import herd_on_gpu
+from crumb.herding.clusters import Clusters, cross_terms
+from crumb.herding.gpu import GpuObjective
 from crumb.herding.greedy import Herded, herd
 from crumb.herding.kernel import Rbf, median_bandwidth
-from crumb.herding.objective import ExactObjective, cross_terms
+from crumb.herding.objective import ExactObjective
 from crumb.selection.clustering import cluster
 
 
@@ -48,19 +49,20 @@ def main() -> None:
     )
     X = ((X - X.mean(0)) / X.std(0)).astype(np.float32)
     queries, pool = X[: options.queries], X[options.queries :]
-    labels, centroids = cluster(queries, options.clusters, 0)
+    labels, _ = cluster(queries, options.clusters, 0)
     kernel = Rbf(median_bandwidth(pool, np.random.default_rng(0)))
     P, Q, L = (torch.from_numpy(part).cuda() for part in (pool, queries, labels))
+    clusters = Clusters(Q, L)
 
     def fused() -> list[Herded]:
-        return herd_on_gpu(kernel, P, Q, L, options.budget)
+        return herd(GpuObjective(kernel, P, clusters), options.budget)
 
     def eager() -> list[Herded]:
-        return herd(ExactObjective(kernel, P, Q, L, len(centroids)), options.budget)
+        return herd(ExactObjective(kernel, P, clusters), options.budget)
 
     record: dict[str, object] = {"device": torch.cuda.get_device_name()}
     record["cross_terms"] = min(
-        timed(lambda: cross_terms(kernel, P, Q, L, len(centroids)))[0] for _ in range(3)
+        timed(lambda: cross_terms(kernel, P, clusters))[0] for _ in range(3)
     )
     record["triton_first_call"] = timed(fused)[0]
     torch.cuda.reset_peak_memory_stats()
