@@ -176,10 +176,10 @@ def test_herded_contexts_keep_rare_classes(tmp_path, monkeypatch):
         )
 
 
-def test_a_class_that_no_scout_has_seen(tmp_path, monkeypatch):
+def test_a_class_that_is_not_in_the_sketch(tmp_path, monkeypatch):
     stay_on_disk(monkeypatch)
     truncate(monkeypatch)
-    monkeypatch.setattr("crumb.scale.pool.SCOUTS", 50)
+    monkeypatch.setattr("crumb.scale.pool.SKETCH_ROWS", 50)
     frame = numbers(3_000)
     frame.loc[[17, 2_999], "target"] = 9
     folder, queries = write(tmp_path / "t", frame), numbers(40, seed=3).drop(columns="target")

@@ -151,7 +151,7 @@ class _Herding:
         early_stopping: EarlyStopping | None,
     ) -> list[Herded]:
         """Of some clusters, from the candidates of each."""
-        size = max(1, min(GROUP, GROUP_ROWS // max(map(len, rows)), len(which) // 2))
+        size = max(1, min(GROUP, GROUP_ROWS // max(map(len, rows), default=1), len(which) // 2))
 
         def of_group(start: int) -> list[Herded]:
             some = slice(start, start + size)
