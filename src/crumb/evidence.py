@@ -1,4 +1,4 @@
-"""What shows whether a plan is a good one: MMD² of each context, and which queries the pool reaches."""
+"""What shows whether a plan is good: MMD² of each context, and queries outside of the pool."""
 
 from __future__ import annotations
 

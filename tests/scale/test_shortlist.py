@@ -153,7 +153,7 @@ def test_the_nearest_rows_of_groups(monkeypatch, share, spread):
     points, groups = rng.normal(size=(4_000, 3)) * 4, np.repeat([0, 1, 2], [3, 2, 5])
     asking = rng.normal(size=(3, 3))[groups] * 4 + rng.normal(size=(10, 3)) * spread
     rule = NearestRows(asking, rng.integers(1, 40, 10), share, groups)
-    roughly = NearestRows(asking, rule.counts, share, groups, roughly=True)
+    roughly = NearestRows(asking, rule.most, share, groups, roughly=True)
     looked = []
     monkeypatch.setattr(
         rules,
@@ -168,7 +168,7 @@ def test_the_nearest_rows_of_groups(monkeypatch, share, spread):
         found = Shortlist([rule], limits)
         for block in blocks(points, np.zeros(4_000, dtype=int), [10, 700, 2_500]):
             found.add(block)
-        for query, count, places in zip(asking, rule.counts, found.lists_of(0), strict=True):
+        for query, count, places in zip(asking, rule.most, found.lists_of(0), strict=True):
             distance = ((points[drawn] - query) ** 2).sum(axis=1)
             np.testing.assert_array_equal(
                 found.done().ids[places], drawn[np.argsort(distance)[:count]]
@@ -186,9 +186,7 @@ def test_a_class_that_is_common_among_the_candidates_is_not_watched():
     codes[rng.choice(20_000, 40, replace=False)] = 2
     strata = Strata(Distance(centroid), [members], 1_000)
     rule = RareClasses(centroid, 3, 2, strata)
-    limits = rule.expected_limits(
-        block_of(points[:5_000], np.arange(5_000), codes[:5_000]), 20_000
-    )
+    limits = rule.expected_limits(block_of(points[:5_000], np.arange(5_000), codes[:5_000]), 20_000)
     assert np.isneginf(limits).tolist() == [True, True, False]
     watched = Shortlist([strata, rule], np.concatenate([np.full(strata.n_lists, np.inf), limits]))
     for block in blocks(points, codes, [7_000]):

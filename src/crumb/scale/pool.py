@@ -84,6 +84,12 @@ class FilePool(Pool):
     facts: dict[str, Any] = field(default_factory=dict)
     held: HeldRows | None = None  # the rows of the contexts that were asked for last
 
+    def __post_init__(self) -> None:
+        classes = self.reader.classes
+        self.encoder, self.space = self.reader.encoder, self.reader.space
+        self.n_classes = None if classes is None else len(classes)
+        self.facts["pool"] = {"rows": self.size, "on_disk": True, "covered": self.covered}
+
     @classmethod
     def learn(
         cls,
@@ -110,9 +116,9 @@ class FilePool(Pool):
             space, _ = learn_space(features, rows, encoder, labels, None)
         classes = np.unique(statistics.distinct_labels()) if classify else None
         reader = Reader(encoder, space, classes, options.seed)
-        held = reader.held(table, samples.plain, target)
+        held = _held(table, samples.plain, reader, target)
         points = space.transform(held.rows)
-        pool = cls(
+        return cls(
             source,
             engine,
             reader,
@@ -124,8 +130,6 @@ class FilePool(Pool):
             held.y if classes is None else statistics.distinct_labels(),
             options.verbose,
         )
-        pool.facts["pool"] = {"rows": pool.size, "on_disk": True, "covered": pool.covered}
-        return pool
 
     @property
     def size(self) -> int:
@@ -135,18 +139,6 @@ class FilePool(Pool):
     def covered(self) -> bool:
         """Whether the points of all rows fit into memory."""
         return self.size * self.shape[1] <= COVERED_CELLS
-
-    @property
-    def encoder(self) -> TableEncoder:  # type: ignore[override]
-        return self.reader.encoder
-
-    @property
-    def space(self) -> Space:  # type: ignore[override]
-        return self.reader.space
-
-    @property
-    def n_classes(self) -> int | None:  # type: ignore[override]
-        return None if self.reader.classes is None else len(self.reader.classes)
 
     @property
     def some_points(self) -> np.ndarray:
@@ -175,7 +167,7 @@ class FilePool(Pool):
         if self.held is None or not np.isin(ids, self.held.ids).all():
             view = self.source.view
             table = fetch_rows(self.engine, self.source, ids, view.with_target())
-            self.held = self.reader.held(table, ids, view.target)
+            self.held = _held(table, ids, self.reader, view.target)
         return self.held
 
     def __getstate__(self) -> dict[str, Any]:
@@ -204,6 +196,16 @@ class _Samples:
         table, target = self.table(statistics, self.sketch), self.source.view.target
         codes = None if reader.classes is None else reader.codes(table, str(target))
         return Block.of(reader.points(table), codes, self.sketch, reader.seed)
+
+
+def _held(table: pa.Table, ids: np.ndarray, reader: Reader, target: str | None) -> HeldRows:
+    rows = reader.encoder.transform(to_frame(table, reader.encoder.columns_))
+    y, n_classes = np.zeros(len(rows)), None
+    if reader.classes is not None:
+        y, n_classes = reader.codes(table, str(target)), len(reader.classes)
+    elif target is not None:
+        y = to_labels(table, target).astype(np.float64)
+    return HeldRows(rows, y, ids, n_classes, reader.token)
 
 
 def _check(strategy: Strategy, features: Any) -> None:

@@ -1,4 +1,7 @@
-"""What is read from a shard: points of the selection space, class codes, and rows by number."""
+"""What is read from a shard: points of the selection space, class codes, and rows by number.
+
+Workers import this module, ``statistics`` and ``shortlist``: none of them loads torch.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ import pandas as pd
 import pyarrow as pa
 
 from crumb.errors import InvalidInput
-from crumb.pool import HeldRows
 from crumb.rng import row_numbers
 from crumb.scale.block import Some
 from crumb.scale.engine import Engine
@@ -24,7 +26,7 @@ from crumb.table.space import ColumnSpace, Space
 
 @dataclass(frozen=True)
 class Reader:
-    """From the rows of a file to points, class codes, and rows as the PFN sees them."""
+    """From the rows of a file to points and class codes."""
 
     encoder: TableEncoder
     space: Space
@@ -59,15 +61,6 @@ class Reader:
     def codes(self, block: pa.Table, target: str, rows: Some = None) -> np.ndarray:
         labels = to_labels(_taken(block.select([target]), rows), target)
         return pd.Index(self.classes).get_indexer(pd.Index(labels))
-
-    def held(self, table: pa.Table, ids: np.ndarray, target: str | None) -> HeldRows:
-        rows = self.encoder.transform(to_frame(table, self.encoder.columns_))
-        if target is None:
-            return HeldRows(rows, np.zeros(len(rows)), ids, None, self.token)
-        if self.classes is None:
-            y = to_labels(table, target).astype(np.float64)
-            return HeldRows(rows, y, ids, None, self.token)
-        return HeldRows(rows, self.codes(table, target), ids, len(self.classes), self.token)
 
 
 @dataclass(frozen=True)

@@ -36,10 +36,11 @@ Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # lists, keys, rows of the 
 
 class Rule(ABC):
     n_lists: int
+    most: np.ndarray | int  # rows that a list keeps
 
-    @abstractmethod
     def room(self, counts: np.ndarray) -> np.ndarray:
-        """Rows that each list keeps when ``counts`` were found; not more when more are found."""
+        """``most`` of each list when ``counts`` were found; it may fall when more are found."""
+        return np.broadcast_to(self.most, counts.shape)
 
     @abstractmethod
     def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
@@ -60,12 +61,11 @@ class NumberedRows(Rule):
 
     def __init__(self, ids: np.ndarray):
         self.ids = np.unique(ids)
-
-    def room(self, counts: np.ndarray) -> np.ndarray:
-        return np.array([len(self.ids)])
+        self.most = len(self.ids)
 
     def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
-        rows = np.flatnonzero(np.isin(block.ids, self.ids))
+        places = np.searchsorted(block.ids, self.ids)
+        rows = places[block.ids.take(places, mode="clip") == self.ids]
         yield np.zeros(len(rows), dtype=np.int64), np.zeros(len(rows)), rows
 
 
@@ -73,12 +73,9 @@ class RowsOfCells(Rule):
     """n random rows of each of some ``cells``. A cell is the rows nearest to a centroid."""
 
     def __init__(self, centroids: np.ndarray, n: int, cells: np.ndarray):
-        self.centroids, self.n, self.n_lists = centroids, n, len(cells)
+        self.centroids, self.most, self.n_lists = centroids, n, len(cells)
         self.lists = np.full(len(centroids), -1)
         self.lists[cells] = np.arange(len(cells))
-
-    def room(self, counts: np.ndarray) -> np.ndarray:
-        return np.full(self.n_lists, self.n)
 
     def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
         # Here, because it loads torch, which workers need for nothing else.
@@ -98,6 +95,8 @@ class NearestRows(Rule):
     missing: what a sample tells about their distance is believed.
     """
 
+    most: np.ndarray
+
     def __init__(
         self,
         points: np.ndarray,
@@ -108,15 +107,12 @@ class NearestRows(Rule):
     ):
         self.n_lists, self.fraction, self.roughly = len(points), fraction, roughly
         self.points = np.ascontiguousarray(points, dtype=np.float64)
-        self.counts = np.broadcast_to(np.asarray(counts), (len(points),))
+        self.most = np.broadcast_to(np.asarray(counts), (len(points),))
         self.groups = np.zeros(len(points), dtype=np.int64) if groups is None else groups
         sizes = np.bincount(self.groups)[:, None]
         self.centres = np.zeros((len(sizes), points.shape[1]))
         np.add.at(self.centres, self.groups, self.points / sizes[self.groups])
         self.away = np.sqrt(((self.points - self.centres[self.groups]) ** 2).sum(axis=1))
-
-    def room(self, counts: np.ndarray) -> np.ndarray:
-        return self.counts
 
     def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
         if self.fraction == 1.0:
@@ -126,7 +122,7 @@ class NearestRows(Rule):
             points = block.some_points(rows)
         unknown = limits == np.inf
         limits = limits.copy()
-        limits[unknown] = _nth(points, self.points[unknown], self.counts[unknown])
+        limits[unknown] = _nth(points, self.points[unknown], self.most[unknown])
         for some, near in self._within_reach(points, limits):
             k, places, distance = below(self.points[some], points[near], limits[some])
             yield some[k], distance, rows[near[places]]
@@ -151,7 +147,7 @@ class NearestRows(Rule):
     def expected_limits(self, sample: Block, rows: int) -> np.ndarray:
         # The nearest rows of the fraction are nearer than those of a sample a quarter as large.
         size = int(min(rows * self.fraction / 4, SAMPLE_PAIRS / self.n_lists))
-        points, counts = sample.points[:size], self.counts
+        points, counts = sample.points[:size], self.most
         if self.roughly:
             expected = counts * (len(points) / (rows * self.fraction))  # of them in the sample
             spare = DEVIATIONS * (1.0 + np.sqrt(expected))
@@ -195,13 +191,12 @@ class Strata(Rule):
             k, places = np.divmod(drawn, len(rows))
             lists = clusters[k] * (STRATA + 2) + strata[k, places]
             yield lists, numbers[places], rows[places]
-            for k in np.flatnonzero(wanted[clusters]):
-                beyond = np.flatnonzero(strata[k] == BEYOND)
-                keys, near = self._nearest(
-                    close[k, beyond], points[beyond], clusters[k], nearest[clusters[k]]
-                )
-                lists = np.full(len(near), clusters[k] * (STRATA + 2) + NEAREST)
-                yield lists, keys, rows[beyond[near]]
+            for place, k in enumerate(clusters.tolist()):
+                if wanted[k]:
+                    beyond = np.flatnonzero(strata[place] == BEYOND)
+                    keys, near = self._nearest(close[place, beyond], points[beyond], k, nearest[k])
+                    lists = np.full(len(near), k * (STRATA + 2) + NEAREST)
+                    yield lists, keys, rows[beyond[near]]
 
     def _strata(
         self,
@@ -289,12 +284,11 @@ class RareClasses(Rule):
     ``strata``: candidates that are kept anyway. A class that has many of them gets no list.
     """
 
-    def __init__(self, centroids: np.ndarray, n_classes: int, m: int, strata: Strata | None = None):
-        self.centroids, self.n_classes, self.m, self.strata = centroids, n_classes, m, strata
-        self.n_lists = len(centroids) * n_classes
+    most: int
 
-    def room(self, counts: np.ndarray) -> np.ndarray:
-        return np.full(self.n_lists, self.m)
+    def __init__(self, centroids: np.ndarray, n_classes: int, m: int, strata: Strata | None = None):
+        self.centroids, self.n_classes, self.most, self.strata = centroids, n_classes, m, strata
+        self.n_lists = len(centroids) * n_classes
 
     def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
         limits = limits.reshape(-1, self.n_classes)
@@ -315,10 +309,10 @@ class RareClasses(Rule):
 
     def expected_limits(self, sample: Block, rows: int) -> np.ndarray:
         of_class = [sample.points[sample.codes == code] for code in range(self.n_classes)]
-        counts = np.full(len(self.centroids), self.m)
+        counts = np.full(len(self.centroids), self.most)
         limits = np.stack([_nth(points, self.centroids, counts) for points in of_class], axis=1)
         if self.strata is not None:
-            limits[self.strata.common(sample, self.n_classes, self.m)] = -np.inf
+            limits[self.strata.common(sample, self.n_classes, self.most)] = -np.inf
         return limits.ravel()
 
 

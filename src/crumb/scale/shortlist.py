@@ -169,7 +169,9 @@ class Score:
         return found.done()
 
     def _block(self, table: pa.Table, first: int, shard: Shard) -> Block:
-        codes_of = partial(self.reader.codes, table, shard.view.target) if self.with_codes else None
+        target, codes_of = shard.view.target, None
+        if self.with_codes and target is not None:
+            codes_of = partial(self.reader.codes, table, target)
         ids = np.arange(first, first + len(table))
         return Block(ids, self.reader.seed, partial(self.reader.points, table), codes_of)
 

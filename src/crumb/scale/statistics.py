@@ -7,7 +7,7 @@ of the shards, so the result does not depend on which worker had which shard.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -143,13 +143,16 @@ def gather(
     verbose: int = 0,
 ) -> Statistics:
     """One pass. ``wanted``: numbers of rows that come along, rising."""
-    shards, parts = source.shards, []
+    shards = source.shards
     tasks = ((shard, shard.among(wanted)) for shard in shards)
-    with progress_bar(len(shards), "reading", verbose) as advance:
-        for part in engine.map(Gather(encoder, bool(classify)), tasks, len(shards)):
-            parts = [joined([*parts, part])]
-            advance(1)
-    return parts[0]
+
+    def parts() -> Iterator[Statistics]:
+        with progress_bar(len(shards), "reading", verbose) as advance:
+            for part in engine.map(Gather(encoder, bool(classify)), tasks, len(shards)):
+                yield part
+                advance(1)
+
+    return joined(parts())
 
 
 def joined(parts: Iterable[Statistics]) -> Statistics:
