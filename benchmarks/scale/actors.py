@@ -27,7 +27,7 @@ from sklearn.linear_model import LogisticRegression
 
 from crumb import CrumbClassifier
 from crumb.files import atomic_write
-from crumb.scale import pool as pools
+from crumb.scale import finder
 from crumb.scale.ray_engine import RayEngine
 
 NAMES = [f"x{j:02d}" for j in range(generate.COLUMNS)]
@@ -54,13 +54,13 @@ class Scoring:
     """The seconds that the last pass for a plan took."""
 
     def __init__(self) -> None:
-        self.seconds, score = 0.0, pools.DiskPool._score
+        self.seconds, score = 0.0, finder.score_shards
 
         def watched(*args: Any) -> Any:
             found, self.seconds = timed(lambda: score(*args))
             return found
 
-        pools.DiskPool._score = watched  # type: ignore[method-assign]
+        finder.score_shards = watched
 
 
 def main() -> None:

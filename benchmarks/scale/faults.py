@@ -20,8 +20,10 @@ import pandas as pd
 from sklearn.linear_model import LogisticRegression
 
 from crumb import CrumbClassifier
+from crumb.scale import finder
 from crumb.scale import pool as pools
 from crumb.scale import source as sources
+from crumb.scale.shortlist import Shortlist
 
 ROWS = 200_000
 
@@ -32,6 +34,10 @@ class Falls:
 
     inner: Any
     mark: Path
+
+    @property
+    def rules(self) -> Any:
+        return self.inner.rules
 
     def __call__(self, task: Any) -> Any:
         try:
@@ -98,15 +104,13 @@ def cases(folder: Path) -> list[dict[str, Any]]:
         print(found[-1], flush=True)
 
     def killed(name: str, engine: Any) -> str:
-        score = pools.Score
-        pools.Score = lambda *args: Falls(score(*args), folder / f"{name}-killed")  # type: ignore[assignment,misc]
-        pools.DiskPool._expected = lambda self, falls, kept=expected_limits: kept(self, falls.inner)  # type: ignore
+        score = finder.Score
+        finder.Score = lambda *args: Falls(score(*args), folder / f"{name}-killed")
         try:
             return same(run(table, engine, plain, queries), expected)
         finally:
-            pools.Score, pools.DiskPool._expected = score, expected_limits  # type: ignore[misc,method-assign]
+            finder.Score = score
 
-    expected_limits = pools.DiskPool._expected
     case("local", "a worker killed during scoring", lambda: killed("local", "local"))
     broken = generate.write(folder / "broken", ROWS)
     part = next(iter(broken.iterdir()))
@@ -151,7 +155,7 @@ def cases(folder: Path) -> list[dict[str, Any]]:
     case("ray", "a poisoned shard", lambda: poisoned(engine))
 
     def removed() -> str:
-        join, joined = pools.Shortlist.join, []
+        join, joined = Shortlist.join, []
 
         def watched(self: Any, kept: Any) -> None:
             join(self, kept)
@@ -159,11 +163,11 @@ def cases(folder: Path) -> list[dict[str, Any]]:
             if len(joined) == 2:
                 cluster.remove_node(second, allow_graceful=False)
 
-        pools.Shortlist.join = watched  # type: ignore[method-assign]
+        Shortlist.join = watched  # type: ignore[method-assign]
         try:
             return same(run(table, engine, plain, queries), expected)
         finally:
-            pools.Shortlist.join = join  # type: ignore[method-assign]
+            Shortlist.join = join  # type: ignore[method-assign]
 
     case("ray", "a node removed during scoring", removed)
     ray.shutdown()

@@ -1,4 +1,4 @@
-"""One measurement in a process of its own: fit and plan of one table with one kernel and one engine, as JSON.
+"""One measurement in a process of its own: fit and plan of one table, as JSON.
 
 python benchmarks/scale/one.py --table big/rows-1000000 --kernel rff --rff-dim 64
 """
@@ -21,46 +21,45 @@ from sklearn.linear_model import LogisticRegression
 
 from crumb import CrumbClassifier
 from crumb.herding.neighbours import squared_distances
+from crumb.scale import finder
 from crumb.scale import pool as pools
-from crumb.scale import strategies
-from crumb.scale.look import Look
-from crumb.scale.rules import Entries, Nearest
+from crumb.scale.block import Block
+from crumb.scale.rules import Entries, NearestRows
 
 
-class EveryPair(Nearest):
-    """Holds every row against every query, however far the row is from the query's cluster."""
+class EveryPair(NearestRows):
+    """Compares every row with every query, however far the row is from the query's cluster."""
 
     def __init__(
         self,
         points: np.ndarray,
         counts: np.ndarray,
-        share: float,
+        fraction: float,
         groups: np.ndarray,
         **options: Any,
     ):
-        super().__init__(points, counts, share, **options)
+        super().__init__(points, counts, fraction, **options)
 
 
 class EveryCrossTerm(EveryPair):
-    """Works out besides what nobody needs: the mean kernel value of every row with all queries."""
+    """Computes besides what is not needed: the mean kernel value of every row with all queries."""
 
-    def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
+    def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
         queries = self.points.astype(np.float32)
-        for start in range(0, len(look.points), TILE):
-            kernel = squared_distances(
-                queries, look.points[start : start + TILE].astype(np.float32)
-            )
+        for start in range(0, len(block), TILE):
+            points = block.points[start : start + TILE].astype(np.float32)
+            kernel = squared_distances(queries, points)
             kernel *= np.float32(-0.5 / self.points.shape[1])
             np.exp(kernel, out=kernel).mean(axis=0)
-        return super().find(look, limits)
+        return super().entries(block, limits)
 
 
 TILE = 256  # rows whose kernel values fit in the cache
-WAYS = {"pruned": Nearest, "pairs": EveryPair, "cross-terms": EveryCrossTerm}
+WAYS = {"pruned": NearestRows, "pairs": EveryPair, "cross-terms": EveryCrossTerm}
 
 
 def floor_seconds(table: Path, columns: list[str]) -> float:
-    """What pyarrow takes to read the same columns and do nothing with them, with all its threads."""
+    """What pyarrow takes to read the same columns with all its threads."""
     started = time.perf_counter()
     for _ in ds.dataset(str(table)).to_batches(columns=columns):
         pass
@@ -68,7 +67,7 @@ def floor_seconds(table: Path, columns: list[str]) -> float:
 
 
 def warm(_: int) -> None:
-    import crumb.scale.scoring
+    import crumb.scale.shortlist
     import crumb.scale.statistics  # noqa: F401
 
 
@@ -83,17 +82,16 @@ def main() -> None:
         "--exactly",
         choices=sorted(WAYS),
         default="pruned",
-        help="pairs of rows and queries that the triangle inequality leaves; every pair; every cross-term besides",
+        help="pairs that the triangle inequality leaves; every pair; every cross-term besides",
     )
     parser.add_argument("--engine", default="local")
     parser.add_argument("--jobs", type=int)
     options = parser.parse_args()
-    strategies.Nearest = WAYS[options.exactly]  # type: ignore[misc]
+    finder.NearestRows = WAYS[options.exactly]  # type: ignore[misc]
     pools.HELD_CELLS = pools.COVERED_CELLS = 0  # small tables too stay in their files
     names = [f"x{j:02d}" for j in range(options.columns)]
-    floors = [
-        floor_seconds(options.table, names) for _ in range(2)
-    ]  # the second with the files in the cache, as the passes
+    # The second time with the files in the cache, as the passes.
+    floors = [floor_seconds(options.table, names) for _ in range(2)]
     engine: Any = options.engine
     if engine == "ray":
         from crumb.scale.ray_engine import RayEngine
@@ -103,11 +101,10 @@ def main() -> None:
     from crumb.scale.engine import resolve_engine
 
     workers = resolve_engine(engine, options.jobs)
-    list(
-        workers.map(warm, range(8), 8)
-    )  # processes are started and have their imports before anything is timed
+    # Processes are started and have their imports before anything is timed.
+    list(workers.map(warm, range(8), 8))
     scoring: list[float] = []
-    score = pools.DiskPool._score
+    score = finder.score_shards
 
     def timed(*args: Any) -> Any:
         started = time.perf_counter()
@@ -115,7 +112,7 @@ def main() -> None:
         scoring.append(time.perf_counter() - started)
         return found
 
-    pools.DiskPool._score = timed  # type: ignore[method-assign]
+    finder.score_shards = timed
     model = CrumbClassifier(
         model=LogisticRegression(),
         kernel=options.kernel,
@@ -129,11 +126,11 @@ def main() -> None:
         fitted = time.perf_counter()
         plan = model.plan(pd.DataFrame(generate.queries(options.queries))[names])
         planned = time.perf_counter()
-        model._disk.hold(plan.contexts)
+        model.pool_.hold(plan.contexts)
         held = time.perf_counter()
     digest = int(np.concatenate(plan.contexts).sum())  # whether two runs chose the same rows
     result = {
-        "rows": model._disk.rows,
+        "rows": model.pool_.size,
         "columns": options.columns,
         "kernel": options.kernel,
         "rff_dim": options.rff_dim if options.kernel == "rff" else None,
