@@ -1,4 +1,4 @@
-"""Pools in Parquet: the time of each pass beside pyarrow's mere read, memory, growth with N, engines.
+"""Pools in Parquet: each pass beside pyarrow's mere read, memory, growth with N, engines.
 
     python benchmarks/scale.py --out benchmarks/results/scale.json                (half an hour)
     python benchmarks/scale.py --rows 50000000 --kernels auto --jobs 4 8 16 --out ….json

@@ -1,19 +1,134 @@
-"""A load generator that costs little beside the server: HTTP/1.1 by hand, on asyncio."""
+"""What the benchmarks of the service share: a table, ``crumb serve`` on it, and a load generator.
+
+The load generator costs little beside the server: HTTP/1.1 by hand, on asyncio.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
+import pandas as pd
+
+from crumb import CrumbClassifier, Plan
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import common
+
+COLUMNS, TARGET = 10, "y"
+TOLERANCE = 1e-5  # between an answer of the service and the same answer here
+
+
+def table(rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Three blobs a direction, so that there are clusters; the label needs two columns."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, COLUMNS))
+    X[:, :2] += rng.choice([-3.0, 0.0, 3.0], size=(rows, 2))
+    return X, (X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0).astype(int)
+
+
+def frame(X: np.ndarray) -> pd.DataFrame:
+    return pd.DataFrame(X, columns=[f"x{i}" for i in range(COLUMNS)])
+
+
+@dataclass(frozen=True)
+class Training:
+    """The training table in a file, and how the service plans."""
+
+    path: Path
+    clusters: int
+    context_size: int
+
+    @classmethod
+    def write(cls, folder: Path, rows: int, clusters: int, context_size: int) -> Training:
+        X, y = table(rows, 0)
+        frame(X).assign(**{TARGET: y}).to_parquet(folder / "train.parquet")
+        return cls(folder / "train.parquet", clusters, context_size)
+
+    def words(self) -> list[Any]:
+        """The command line of the service."""
+        sizes = ["--n-clusters", self.clusters, "--context-size", self.context_size]
+        return ["--train", self.path, "--target", TARGET, *sizes, "--log-level", "warning"]
+
+    def fitted(self) -> CrumbClassifier:
+        """The estimator that the service makes of the same file."""
+        rows = pd.read_parquet(self.path)
+        model = CrumbClassifier(n_clusters=self.clusters, context_size=self.context_size)
+        return model.fit(rows.drop(columns=TARGET), rows[TARGET].to_numpy())
+
+    def check(self, out: Outcome, queries: np.ndarray, state: Path) -> dict[str, Any]:
+        """Every answer beside ``predict_proba`` with the frozen plan of its version, made here."""
+        model = self.fitted()
+        rows, versions, values = np.array(out.rows), np.array(out.versions), np.array(out.values)
+        gaps = np.zeros(len(rows))
+        for version in np.unique(versions):
+            mine = versions == version
+            asked, place = np.unique(rows[mine], return_inverse=True)
+            plan = Plan.load(state / f"plan-{version}.crumb")
+            wanted = model.predict_proba(frame(queries[asked]), plan=plan)[place]
+            gaps[mine] = np.abs(values[mine] - wanted).max(axis=1)
+        return {
+            "versions": len(np.unique(versions)),
+            "wrong_answers": int((gaps > TOLERANCE).sum()),
+            "largest_difference": float(gaps.max(initial=0.0)),
+        }
+
+
+class Served:
+    """A server that is ready when the constructor returns; ``command`` replaces ``crumb serve``."""
+
+    def __init__(self, *words: Any, log: Path, command: list[Any] | None = None):
+        command = command or [sys.executable, "-m", "crumb", "serve"]
+        started = time.monotonic()
+        with log.open("a") as file:
+            self.process = subprocess.Popen(
+                [*map(str, command), "--port", "0", "--json", *map(str, words)],
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+                env={**os.environ, "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", "1000")},
+            )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the server did not start: {log.read_text()[-500:]}")
+        self.seconds_to_ready = time.monotonic() - started
+        self.url: str = json.loads(line)["url"]
+
+    def memory(self) -> int:
+        return common.resident_bytes(self.process.pid)
+
+    def metrics(self) -> dict[str, float]:
+        lines = httpx.get(self.url + "/metrics", timeout=30).text.splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line[:1] != "#")
+        return {name: float(value) for name, value in pairs}
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(120)
+
+    def __enter__(self) -> Served:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
 
 
 @dataclass
 class Outcome:
-    """What clients saw. Seconds count from the moment at which a request was due, not from that at which it left."""
+    """What clients saw. Seconds count from when a request was due, not from when it left."""
 
     sent: int = 0
     rows: list[int] = field(default_factory=list)  # which query each answer belongs to
@@ -24,7 +139,26 @@ class Outcome:
     mixed_up: int = 0  # another id than was sent
     unreachable: int = 0  # nobody took the connection
     broken: int = 0  # a connection that ended without an answer
-    other: dict[int, int] = field(default_factory=dict)
+    other: dict[int, int] = field(default_factory=dict)  # other statuses
+
+    @property
+    def lost(self) -> int:
+        """Requests of which nothing is known."""
+        known = len(self.rows) + self.refused + self.broken + self.unreachable
+        return self.sent - known - sum(self.other.values())
+
+    def counts(self) -> dict[str, Any]:
+        return {
+            "requests": self.sent,
+            "answers": len(self.rows),
+            "refused_503": self.refused,
+            "sent_and_cut_off": self.broken,
+            "connection_refused": self.unreachable,
+            "other_statuses": self.other,
+            "without_any_reply": self.lost,
+            "mixed_up_ids": self.mixed_up,
+            "latency_ms": self.percentiles(),
+        }
 
     def percentiles(self) -> dict[str, float]:
         if not self.seconds:
@@ -34,6 +168,12 @@ class Outcome:
             name: round(1000 * float(s), 1)
             for name, s in zip(("p50", "p90", "p99", "p99_9"), found, strict=True)
         }
+
+
+def head(path: str, length: int) -> bytes:
+    """Of a request with a body of JSON."""
+    lines = [f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json"]
+    return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
 
 
 class Connection:
@@ -48,8 +188,7 @@ class Connection:
         if self.writer is None:
             self.reader, self.writer = await asyncio.open_connection(self.host, self.port)
         assert self.reader is not None
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        self.writer.write(head.encode() + body)
+        self.writer.write(head(path, len(body)) + body)
         try:
             answer = await self.reader.readuntil(b"\r\n\r\n")
             length = int(answer.lower().split(b"content-length:")[1].split(b"\r\n")[0])
