@@ -18,8 +18,6 @@ from __future__ import annotations
 import argparse
 import resource
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -28,14 +26,11 @@ import common
 import numpy as np
 import pandas as pd
 import torch
+from sklearn.linear_model import LogisticRegression
 
-from crumb import Plan, select_contexts
-from crumb.herding.kernel import Rbf
-from crumb.options import Options
-from crumb.planning import planning, table_pool
-from crumb.pool import Pool
-from crumb.selection import Selection
-from crumb.selection.clustering import cluster
+from crumb import CrumbClassifier, Plan, select_contexts
+from crumb.herding.kernel import RandomFourierFeatures, Rbf
+from crumb.rng import generator
 
 Contexts = list[np.ndarray]
 WAYS: dict[str, dict[str, Any]] = {
@@ -51,64 +46,38 @@ TABLES = (
 )
 
 
-@dataclass
 class Task:
-    """Standardised points, and how many rows a context has."""
+    """Blobs as points of the selection space, and what every way of choosing shares."""
 
-    pool: np.ndarray  # (N, d)
-    queries: np.ndarray  # (T, d)
-    n_clusters: int
-    n: int
-    seed: int
-    device: str
+    def __init__(self, options: argparse.Namespace, rows: int):
+        self.n, self.seed = options.context_size, options.seed
+        self.shared = {
+            "model": LogisticRegression(),
+            "n_clusters": options.clusters,
+            "context_size": options.context_size,
+            "min_per_class": 0,
+            "random_state": options.seed,
+            "device": options.device,
+        }
+        total = rows + options.queries
+        X = common.blobs(total, options.columns, options.clusters, options.seed)
+        self.X, self.y = X[options.queries :], np.arange(rows) % 2
+        self.sigma = self.fitted(kernel="exact").bandwidth_
+        fitted = self.fitted(kernel="rff", rff_dim=16)
+        self.pool, self.queries = fitted.pool_.points, fitted.encode(X[: options.queries])[1]
+        self.labels = fitted.plan_points(self.queries, evidence=False).labels
 
-    @classmethod
-    def of(cls, options: argparse.Namespace, rows: int) -> Task:
-        centres, total = options.clusters, rows + options.queries
-        X = common.blobs(total, options.columns, centres, options.seed)
-        X = common.standardised(X)
-        queries, pool = X[: options.queries], X[options.queries :]
-        return cls(pool, queries, centres, options.context_size, options.seed, options.device)
-
-    @cached_property
-    def labels(self) -> np.ndarray:
-        return cluster(self.queries, self.n_clusters, self.seed)[0]
-
-    @cached_property
-    def table(self) -> Pool:
-        return table_pool(self.pool, None, None, None)
-
-    @cached_property
-    def sigma(self) -> float:
-        return self.options(kernel="exact").bandwidth
-
-    def options(self, **more: Any) -> Options:
-        asked = Options.of(
-            n_clusters=self.n_clusters,
-            context_size=self.n,
-            random_state=self.seed,
-            device=self.device,
-            **more,
-        )
-        return asked.resolve(self.table)
+    def fitted(self, **more: Any) -> CrumbClassifier:
+        return CrumbClassifier(**self.shared, **more).fit(self.X, self.y)
 
     def members(self) -> list[np.ndarray]:
         """The queries of each cluster."""
         return [self.queries[self.labels == k] for k in range(self.labels.max() + 1)]
 
-    def select(self, **more: Any) -> Callable[[], Selection]:
+    def plan(self, **more: Any) -> Callable[[], Plan]:
         """Stages 1 and 2 as the library does them, ready to be timed."""
-        options = self.options(**more)
-
-        def work() -> Selection:
-            with planning(len(self.pool), self.queries, options) as problem:
-                return options.strategy.select(replace(problem, pool=self.pool))
-
-        return work
-
-    def contexts(self, **more: Any) -> Callable[[], Contexts]:
-        work = self.select(**more)
-        return lambda: work().contexts
+        fitted = self.fitted(bandwidth=self.sigma, **more)
+        return lambda: fitted.plan_points(self.queries, evidence=False)
 
     def mmd2(self, contexts: Contexts) -> float:
         kernel = Rbf(self.sigma)
@@ -136,9 +105,8 @@ def textbook(task: Task) -> Contexts:
 
 
 def textbook_rff(task: Task, dim: int, batch: int) -> Contexts:
-    options = task.options(kernel="rff", rff_dim=dim, herd_batch=batch)
-    with planning(len(task.pool), task.queries, options) as problem:
-        features = problem.features()
+    rng = generator(task.seed, "rff")  # as the library draws them
+    features = RandomFourierFeatures.draw(task.pool.shape[1], dim, task.sigma, rng)
     omega, phase = features.omega.numpy(), features.phase.numpy()
 
     def embed(rows: np.ndarray) -> np.ndarray:
@@ -188,7 +156,8 @@ def coreax(task: Task) -> Callable[[], Contexts]:
 
 def measure(task: Task, skip: list[str], repeats: int) -> list[common.Record]:
     """All ways in turn, each beside the textbook loop whose choices it should repeat."""
-    ways = {name: task.contexts(bandwidth=task.sigma, **more) for name, more in WAYS.items()}
+    plans = {name: task.plan(**more) for name, more in WAYS.items()}
+    ways = {name: lambda plan=plan: plan().contexts for name, plan in plans.items()}
     ways["textbook rff 64, batch 50"] = lambda: textbook_rff(task, 64, 50)
     ways["textbook"] = lambda: textbook(task)
     if "coreax" not in skip and find_spec("coreax") is not None:
@@ -212,15 +181,14 @@ def measure(task: Task, skip: list[str], repeats: int) -> list[common.Record]:
 
 def grown(options: argparse.Namespace, rows: int) -> common.Record:
     """Time and memory of ``kernel="auto"`` in a process of its own."""
-    task = Task.of(options, rows)
-    select = task.select(kernel="auto")
+    plan = Task(options, rows).plan(kernel="auto")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found, seconds = common.in_turn({"auto": select}, 3)
+    found, seconds = common.in_turn({"auto": plan}, 3)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
         "rows": rows,
         "seconds": round(min(seconds["auto"]), 3),
-        "candidates": found["auto"].facts.get("candidates"),
+        "candidates": found["auto"].settings.get("candidates"),
         "more_than_the_table_mb": round((peak - before) / 1e3),
         "peak_mb": round(peak / 1e3),
     }
@@ -228,14 +196,13 @@ def grown(options: argparse.Namespace, rows: int) -> common.Record:
 
 def on_gpu(task: Task, repeats: int) -> list[common.Record]:
     """Exact herding; the first call compiles the kernels."""
-    task.pool, task.queries = task.pool.astype(np.float32), task.queries.astype(np.float32)
-    work = task.contexts(kernel="exact")
-    first = common.timed(work)[1]
+    plan = task.plan(kernel="exact")
+    first = common.timed(plan)[1]
     torch.cuda.reset_peak_memory_stats()
-    found, seconds = common.in_turn({"exact": work}, repeats)
+    found, seconds = common.in_turn({"exact": plan}, repeats)
     peak = torch.cuda.max_memory_allocated() / 2**30
     record = {"first_call": first, "seconds": min(seconds["exact"]), "peak_gib": peak}
-    return [common.say(record | {"mmd2": task.mmd2(found["exact"])})]
+    return [common.say(record | {"mmd2": task.mmd2(found["exact"].contexts)})]
 
 
 def mean_mmd2(plan: Plan) -> float:
@@ -297,9 +264,9 @@ def main() -> None:
     elif options.grow:
         records = [common.say(common.in_own_process(grown, options, rows)) for rows in options.grow]
     elif options.device != "cpu":
-        records = on_gpu(Task.of(options, options.rows), options.repeats)
+        records = on_gpu(Task(options, options.rows), options.repeats)
     else:
-        records = measure(Task.of(options, options.rows), options.skip, options.repeats)
+        records = measure(Task(options, options.rows), options.skip, options.repeats)
     common.write(options, records, options.device)
 
 

@@ -29,9 +29,8 @@ import pandas as pd
 from service import common
 from sklearn.decomposition import PCA
 
-from crumb import CrumbClassifier
+from crumb import CrumbClassifier, select_contexts
 from crumb.online import CrumbOnline
-from crumb.planning import table_pool
 from crumb.selection import MICP
 
 WAYS = ("drift", "never", "drift alone", "never alone", "micp")
@@ -56,7 +55,7 @@ class Slide:
     def __init__(self, name: str, X: pd.DataFrame, seed: int, options: argparse.Namespace):
         rng = np.random.default_rng([seed, zlib.crc32(b"split"), zlib.crc32(name.encode())])
         drawn = np.sort(rng.permutation(len(X))[:MOST_ROWS])
-        points = table_pool(X.iloc[drawn].reset_index(drop=True), None, None, None).points
+        points = select_contexts(X.iloc[drawn], X.iloc[drawn[:1]], strategy="uniform").pool_points
         pca = PCA(n_components=1, svd_solver="covariance_eigh")
         self.order = drawn[np.argsort(pca.fit_transform(points)[:, 0], kind="stable")]
         place = np.arange(len(drawn))
