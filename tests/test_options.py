@@ -72,7 +72,7 @@ def test_auto_kernel_goes_by_the_cost(
     assert kernel.ways == ways
     assert kernel.batch == (10 if ways == ("rff",) else 1)
     if "candidates" in ways:
-        assert 24 * load.budget <= kernel.most_candidates < load.rows
+        assert 24 * load.context_size <= kernel.most_candidates < load.rows
         assert load.exact > AT_ONCE
         assert load.among(kernel.most_candidates) <= AFFORDABLE["cpu"]
 

@@ -12,11 +12,12 @@ from sklearn.datasets import make_blobs
 
 from crumb import EarlyStopping, select_contexts
 from crumb.herding import candidates
-from crumb.herding.candidates import herd_among, herd_candidates
+from crumb.herding.candidates import herd_candidates
+from crumb.herding.clusters import Clusters
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import Rbf, median_bandwidth
-from crumb.herding.objective import ExactObjective
-from crumb.herding.strata import all_inside, draw
+from crumb.herding.objective import CandidateObjective, ExactObjective
+from crumb.herding.strata import all_inside, rows_at_distances
 from crumb.parallel import block_threads
 from crumb.selection.clustering import cluster
 
@@ -36,20 +37,16 @@ def problem(
     X = (X - X.mean(0)) / X.std(0)
     labels, _ = cluster(X[:queries], k, seed)
     kernel = Rbf(median_bandwidth(X[queries:], np.random.default_rng(0)))
-    return (
-        kernel,
-        torch.from_numpy(X[queries:]),
-        torch.from_numpy(X[:queries]),
-        torch.from_numpy(labels),
-    )
+    pool, asked, labels = map(torch.from_numpy, (X[queries:], X[:queries], labels))
+    return kernel, pool, Clusters(asked, labels)
 
 
 def mean_mmd2(contexts) -> float:
     return float(np.mean([context.mmd2[-1] for context in contexts]))
 
 
-def exact(kernel, pool, queries, labels, n):
-    return herd(ExactObjective(kernel, pool, queries, labels, int(labels.max()) + 1), n)
+def exact(kernel, pool, clusters, n):
+    return herd(ExactObjective(kernel, pool, clusters), n)
 
 
 @given(st.integers(0, 10**6), st.integers(5, 60), st.integers(1, 6))
@@ -58,11 +55,13 @@ def test_herding_among_all_rows_is_the_paper_s(seed: int, rows: int, d: int) -> 
     rng = np.random.default_rng(seed)
     points, queries, sigma = rng.normal(size=(rows, d)), rng.normal(size=(7, d)), 1.3
     cross = brute_force.rbf(points, queries, sigma).mean(1)
-    chosen = herd_among(
-        np.stack([points, points[::-1]]) / sigma, np.stack([cross, cross[::-1]]), rows
-    )
-    assert chosen[0].tolist() == brute_force.greedy(points, queries, rows, sigma)
-    assert (rows - 1 - chosen[1]).tolist() == chosen[0].tolist()
+    within = torch.full((2,), brute_force.rbf(queries, queries, sigma).mean())
+    both = np.stack([points, points[::-1]]), np.stack([cross, cross[::-1]])
+    one, other = herd(CandidateObjective(Rbf(sigma), *both, within, np.float64), rows)
+    assert one.indices.tolist() == brute_force.greedy(points, queries, rows, sigma)
+    assert (rows - 1 - other.indices).tolist() == one.indices.tolist()
+    direct = [brute_force.mmd2(points[one.indices[: t + 1]], queries, sigma) for t in range(rows)]
+    np.testing.assert_allclose(one.mmd2, direct, atol=1e-7)
 
 
 def test_with_every_row_a_candidate_it_is_exact_herding() -> None:
@@ -96,11 +95,11 @@ def test_where_it_has_to_end_early_it_says_so() -> None:
 
 
 def test_traces_are_the_exact_mmd2() -> None:
-    kernel, pool, queries, labels = problem()
-    contexts, _ = herd_candidates(kernel, pool, queries, labels, 40, 10**6, 0)
+    kernel, pool, clusters = problem()
+    contexts, _ = herd_candidates(kernel, pool, clusters, 40, 10**6, 0)
     for k, context in enumerate(contexts):
         assert len(set(context.indices)) == 40
-        members = queries[labels == k].numpy()
+        members = clusters.queries[clusters.labels == k].numpy()
         for t in (1, 7, 40):
             direct = brute_force.mmd2(pool[context.indices[:t]].numpy(), members, kernel.sigma)
             assert context.mmd2[t - 1] == pytest.approx(direct, abs=1e-12)
@@ -108,16 +107,18 @@ def test_traces_are_the_exact_mmd2() -> None:
 
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_single_precision_does_no_harm_far_from_the_origin(offset: float) -> None:
-    kernel, pool, queries, labels = problem()
-    single, _ = herd_candidates(kernel, pool + offset, queries + offset, labels, 60, 24 * 60, 0)
-    double, _ = herd_candidates(kernel, pool, queries, labels, 60, 24 * 60, 0, dtype=np.float64)
+    kernel, pool, clusters = problem()
+    far = Clusters(clusters.queries + offset, clusters.labels)
+    single, _ = herd_candidates(kernel, pool + offset, far, 60, 24 * 60, 0)
+    double, _ = herd_candidates(kernel, pool, clusters, 60, 24 * 60, 0, dtype=np.float64)
     assert mean_mmd2(single) == pytest.approx(mean_mmd2(double), rel=0.02)
 
 
 def test_pools_in_single_precision_are_taken() -> None:
-    kernel, pool, queries, labels = problem()
-    single, _ = herd_candidates(kernel, pool.float(), queries.float(), labels, 60, 24 * 60, 0)
-    double, _ = herd_candidates(kernel, pool, queries, labels, 60, 24 * 60, 0)
+    kernel, pool, clusters = problem()
+    asked = Clusters(clusters.queries.float(), clusters.labels)
+    single, _ = herd_candidates(kernel, pool.float(), asked, 60, 24 * 60, 0)
+    double, _ = herd_candidates(kernel, pool, clusters, 60, 24 * 60, 0)
     assert mean_mmd2(single) == pytest.approx(mean_mmd2(double), rel=0.02)
 
 
@@ -147,7 +148,9 @@ def test_as_many_different_rows_are_drawn_as_were_asked_for(
         [0.0, 1.0, 10.0]
     )  # often equal
     count = min(count, rows)
-    drawn = draw(distance, rng.chisquare(3, queries) * spread, count, rng.permutation(rows))
+    drawn = rows_at_distances(
+        distance, rng.chisquare(3, queries) * spread, count, rng.permutation(rows)
+    )
     assert len(drawn) == len(set(drawn)) == count
     assert (np.diff(drawn) > 0).all()
     assert drawn.min() >= 0
@@ -157,7 +160,7 @@ def test_as_many_different_rows_are_drawn_as_were_asked_for(
 def test_candidates_lie_where_the_queries_lie() -> None:
     rng = np.random.default_rng(0)
     distance, queries = rng.uniform(0, 100, 50_000), rng.uniform(20, 30, 500)
-    drawn = distance[draw(distance, queries, 1_000, rng.permutation(50_000))]
+    drawn = distance[rows_at_distances(distance, queries, 1_000, rng.permutation(50_000))]
     assert ((drawn > 19) & (drawn < 30.2)).sum() >= 810  # the nearest stratum may be nearer
     assert (drawn > 30.2).sum() == pytest.approx(100, abs=5)
     halves = np.histogram(drawn[drawn < 30.2], [22, 24, 26, 28])[0]
@@ -167,7 +170,9 @@ def test_candidates_lie_where_the_queries_lie() -> None:
 def test_where_few_rows_lie_there_the_nearest_ones_are_taken() -> None:
     rng = np.random.default_rng(0)
     distance = rng.permutation(1_000).astype(float)
-    drawn = distance[draw(distance, np.array([2.0, 3.0, 4.0]), 100, rng.permutation(1_000))]
+    drawn = distance[
+        rows_at_distances(distance, np.array([2.0, 3.0, 4.0]), 100, rng.permutation(1_000))
+    ]
     assert (np.sort(drawn)[:90] == np.arange(90)).all()
 
 
@@ -177,7 +182,8 @@ def test_whether_all_rows_as_near_as_the_queries_are_drawn() -> None:
     queries = np.array([2.0, 3.0, 100.0]) * 2 / 3  # 101 rows are not farther
     for count in (50, 112, 113, 500):
         taken = np.isin(
-            np.arange(101), distance[draw(distance, queries, count, rng.permutation(1_000))]
+            np.arange(101),
+            distance[rows_at_distances(distance, queries, count, rng.permutation(1_000))],
         )
         assert all_inside(distance, queries, count) == taken.all() == (count > 111)
 
@@ -201,12 +207,13 @@ def test_neighbours_join_where_rows_were_left_out(monkeypatch: pytest.MonkeyPatc
 def test_more_candidates_include_the_fewer() -> None:
     rng = np.random.default_rng(0)
     distance, queries, order = rng.chisquare(5, 5_000), rng.chisquare(5, 60), rng.permutation(5_000)
-    few, many = (draw(distance, queries, count, order) for count in (200, 400))
+    few, many = (rows_at_distances(distance, queries, count, order) for count in (200, 400))
     assert np.isin(few, many).mean() > 0.95
 
 
 def test_plans_say_how_many_candidates_were_enough() -> None:
-    _, pool, queries, _ = problem(rows=120_000)
+    _, pool, clusters = problem(rows=120_000)
+    queries = clusters.queries
     arguments = {"context_size": 200, "n_clusters": 10, "device": "cpu"}
     auto = select_contexts(pool.numpy(), queries.numpy(), **arguments)
     named = select_contexts(pool.numpy(), queries.numpy(), kernel="candidates", **arguments)
@@ -226,7 +233,8 @@ def test_where_candidates_do_not_suffice_auto_goes_on_with_all_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(candidates, "ENOUGH", 0.0)  # nothing ever does
-    _, pool, queries, _ = problem("cloud", rows=40_000, queries=300)
+    _, pool, clusters = problem("cloud", rows=40_000, queries=300)
+    queries = clusters.queries
     arguments = {"context_size": 300, "n_clusters": 20, "device": "cpu"}
     auto = select_contexts(pool.numpy(), queries.numpy(), **arguments)
     whole = select_contexts(pool.numpy(), queries.numpy(), kernel="exact", **arguments)
@@ -236,7 +244,7 @@ def test_where_candidates_do_not_suffice_auto_goes_on_with_all_rows(
 
 
 def test_no_more_candidates_than_there_are() -> None:
-    """Where a list of candidates is given, its length is the end, and what the last doubling brought is told."""
+    """A given list of candidates ends the search, and the gain of the last doubling is told."""
     task = problem("cloud")
     rows = np.random.default_rng(0).permutation(12_000)
 
@@ -250,3 +258,49 @@ def test_no_more_candidates_than_there_are() -> None:
     begun, _ = herd_candidates(*task, 60, 3_000, 0, candidates=first, available=3_000, first=3_000)
     for one, other in zip(contexts, begun, strict=True):
         np.testing.assert_array_equal(one.indices, other.indices)
+
+
+def count_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows that herding among candidates chooses, round by round."""
+    counted: list[int] = []
+    choose = CandidateObjective.choose
+    monkeypatch.setattr(
+        CandidateObjective,
+        "choose",
+        lambda self, count, t: counted.append(self.n_clusters) or choose(self, count, t),
+    )
+    return counted
+
+
+def test_early_stopping_saves_the_rows_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choices and stops are those of herding over the whole pool, which equal brute force."""
+    task = problem("cloud", rows=900)
+    rule = EarlyStopping(every=10, warm_up=20, tolerance=0.15, patience=2)
+    counted = count_rows(monkeypatch)
+    ours, _ = herd_candidates(*task, 300, 900, 0, early_stopping=rule, dtype=np.float64)
+    expected = herd(ExactObjective(*task), 300, early_stopping=rule)
+    for a, b in zip(ours, expected, strict=True):
+        np.testing.assert_array_equal(a.indices, b.indices)
+        np.testing.assert_allclose(a.mmd2, b.mmd2, atol=1e-12)
+        assert a.stop_reason == b.stop_reason
+    sizes = [len(context.indices) for context in ours]
+    assert len(set(sizes)) > 2, "clusters should stop one by one"
+    assert sum(counted) == sum(sizes) < 0.8 * 300 * len(sizes)
+
+
+def test_early_stopping_saves_rows_in_the_trial_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = problem("cloud", rows=40_000)
+    rule = EarlyStopping(every=10, warm_up=20, tolerance=0.3, patience=1)
+    counted = count_rows(monkeypatch)
+    herd_candidates(*task, 200, 10**6, 0)
+    whole = sum(counted)
+    counted.clear()
+    stopped, _ = herd_candidates(*task, 200, 10**6, 0, early_stopping=rule)
+    assert all(context.stop_reason == "converged" for context in stopped)
+    assert sum(counted) < 0.5 * whole
+
+
+def test_chance_is_not_taken_for_a_gain() -> None:
+    """Herding among other candidates changes MMD² by some percent; a trial of two sees no more."""
+    counts = [herd_candidates(*problem(), 60, 12_000, seed)[1].candidates for seed in range(8)]
+    assert counts.count(24 * 60) >= 7

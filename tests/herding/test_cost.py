@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,9 +10,16 @@ from crumb.herding.cost import Load
 
 
 def test_exact_herding_is_herding_among_all_rows() -> None:
-    load = Load(rows=1_000, queries=60, clusters=3, budget=10)
-    assert load.exact == 1_000 * (3 * 10 + 60) + 3 * 20 * 20
-    assert load.among(100) == 100 * (3 * 10 + 60) + 3 * 20 * 20
+    load = Load(rows=1_000, queries=60, clusters=3, context_size=10)
+    assert load.exact == 1_000 * (3 * 10 + 60)
+    assert load.among(100) == 100 * (3 * 10 + 60)
+
+
+def test_kernel_values_among_queries_count_as_time_but_decide_nothing() -> None:
+    few, many = (Load(1_000_000, queries, 20, 20) for queries in (1_000, 300_000))
+    assert many.within == 300_000**2 // 40
+    assert few.seconds(10**9, "cpu", 1) == pytest.approx((10**9 + few.within) * 1e-8)
+    assert many.candidates_for(10**9) == (10**9 - many.neighbours) // (20 * 20 + 300_000)
 
 
 @given(
@@ -22,9 +30,9 @@ def test_exact_herding_is_herding_among_all_rows() -> None:
     st.integers(0, 10**12),
 )
 def test_the_candidates_for_a_price_cost_no_more(
-    rows: int, queries: int, clusters: int, budget: int, price: int
+    rows: int, queries: int, clusters: int, n: int, price: int
 ):
-    load = Load(rows, queries, clusters, budget)
+    load = Load(rows, queries, clusters, n)
     count = load.candidates_for(price)
     assert count >= 0
     assert load.neighbours <= 0.15 * rows * queries + 1

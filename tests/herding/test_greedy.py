@@ -1,4 +1,4 @@
-"""herding.py and objective.py against brute force in float64."""
+"""greedy.py and objective.py against brute force in float64."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from crumb.errors import InvalidInput
 from crumb.herding import objective as objective_module
+from crumb.herding.clusters import Clusters, cluster_sums
 from crumb.herding.greedy import EarlyStopping, Herded, herd
 from crumb.herding.kernel import RandomFourierFeatures, Rbf
-from crumb.herding.objective import ExactObjective, RffObjective, cluster_sums
+from crumb.herding.objective import ExactObjective, RffObjective
 
 
 def blobs(
@@ -29,8 +30,8 @@ def blobs(
 def exact(
     pool: np.ndarray, queries: np.ndarray, labels: np.ndarray, sigma: float
 ) -> ExactObjective:
-    tensors = (torch.from_numpy(array) for array in (pool, queries, labels))
-    return ExactObjective(Rbf(sigma), *tensors, int(labels.max()) + 1)
+    pool, queries, labels = map(torch.from_numpy, (pool, queries, labels))
+    return ExactObjective(Rbf(sigma), pool, Clusters(queries, labels))
 
 
 def features(d: int, dim: int, sigma: float) -> RandomFourierFeatures:
@@ -40,8 +41,8 @@ def features(d: int, dim: int, sigma: float) -> RandomFourierFeatures:
 def approximate(
     pool: np.ndarray, queries: np.ndarray, labels: np.ndarray, sigma: float, dim: int = 64
 ) -> RffObjective:
-    tensors = (torch.from_numpy(array) for array in (pool, queries, labels))
-    return RffObjective(features(pool.shape[1], dim, sigma), *tensors, int(labels.max()) + 1)
+    pool, queries, labels = map(torch.from_numpy, (pool, queries, labels))
+    return RffObjective(features(pool.shape[1], dim, sigma), pool, Clusters(queries, labels))
 
 
 @settings(max_examples=40, deadline=None)
@@ -156,17 +157,15 @@ def test_the_warm_up_is_the_larger_of_100_and_a_tenth(n: int, stop: int) -> None
     assert len(herded.indices) == stop
 
 
-def test_a_batch_that_does_not_divide_the_interval_is_checked_at_the_first_batch_past_the_mark() -> (
-    None
-):
+def test_a_check_takes_place_at_the_first_batch_that_reaches_the_mark() -> None:
     pool, queries, labels = hopeless()
     (herded,) = herd(exact(pool, queries, labels, 1.0), 1_000, 30, EarlyStopping())
-    # Batches end at 30, 60, 90, …; marks 100, 150, 200, 250, 300 are reached at 120, 150, 210, 270, 300.
+    # Batches end at 30, 60, 90, …: marks 100, 150, 200, 250, 300 are reached at 120, 150, 210, 270,
+    # 300.
     assert len(herded.indices) == 300
     (herded,) = herd(exact(pool, queries, labels, 1.0), 1_000, 80, EarlyStopping())
-    assert (
-        len(herded.indices) == 480
-    )  # a batch that jumps a mark is one check: 160, 240, 320, 400, 480
+    # A batch that jumps a mark is one check: 160, 240, 320, 400, 480.
+    assert len(herded.indices) == 480
 
 
 def test_early_stopping_is_exactly_the_rule_of_the_paper() -> None:

@@ -19,7 +19,7 @@ X = queries(60)
 
 
 def cache(stream: CrumbOnline) -> ContextCache:
-    return stream.estimator.backend_._contexts
+    return stream.estimator.backend_.contexts
 
 
 def kept(stream: CrumbOnline) -> set[bytes]:
@@ -134,7 +134,7 @@ def test_a_pass_that_runs_out_of_memory_is_tried_again_without_what_is_kept(monk
     plain = cheap("embedded")
 
     def short(self, task, output):
-        tries.append((task.keep, len(self._contexts)))
+        tries.append((task.keep, len(self.contexts)))
         if task.keep:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return run(self, task, output)

@@ -70,7 +70,7 @@ def test_answers_of_the_embedded_network(cache_size: float) -> None:
             if cache_size:
                 np.testing.assert_allclose(got, expected, atol=1e-5, rtol=0)
                 assert (
-                    len(clf.backend_._contexts) == PLAN.n_clusters
+                    len(clf.backend_.contexts) == PLAN.n_clusters
                 )  # a flush costs the queries, not the context
             else:
                 np.testing.assert_array_equal(got, expected)

@@ -82,7 +82,7 @@ def test_equals_tabicl_whatever_the_flags(flags, more):
 )
 @pytest.mark.parametrize("at_once", [None, 2])
 def test_contexts_of_different_sizes(make, at_once):
-    """Padded rows are not looked at, whatever they hold; neither are the other tables of the stack."""
+    """Neither padded rows nor the other tables of the stack are looked at."""
     network = make()
     sizes, features, train, queries = (20, 13, 4), 5, 20, 6
     X = table(3, train + queries, features)
@@ -96,7 +96,7 @@ def test_contexts_of_different_sizes(make, at_once):
 
 
 def test_contexts_of_different_classes():
-    """All logits come out, so that each table takes those of its own classes; tabicl wants the same for all."""
+    """All logits come out, and each table takes those of its own classes; tabicl wants one set."""
     network = trained("classification").eval()
     config = InferenceConfig()
     off = {"use_amp": False, "use_fa3": False, "device": "cpu"}
@@ -141,9 +141,7 @@ def test_half_precision_stays_close(make, dtype):
 
 def test_one_compilation_serves_all_shapes():
     """Shapes are symbols to the compiler, so that fifty shapes do not cost fifty compilations."""
-    import torch._dynamo
-
-    torch._dynamo.reset()
+    torch.compiler.reset()
     seen = []
 
     def count(graph, inputs):
@@ -159,7 +157,7 @@ def test_one_compilation_serves_all_shapes():
             torch.testing.assert_close(forward(network, X, y, block=block), forward(network, X, y))
     # Rows to points, points to rows, tokens to cells, rows to rows, queries to rows.
     assert len(seen) == 5
-    torch._dynamo.reset()
+    torch.compiler.reset()
 
 
 def test_knows_what_it_does_not_know():

@@ -1,13 +1,15 @@
-"""Herding among few candidates: the exact kernel, at the price of an approximation. For CPUs, B = 1.
+"""Herding among few candidates: the exact kernel, at the price of an approximation. For CPUs.
 
-A context of n rows is chosen well from a few times n candidates, if these lie where the queries lie. So each cluster
-draws candidates at the distances from its centroid at which its queries are (strata.py), and herds among these with the
-exact kernel. That suffices where the cluster is one cloud of rows, and says nothing about the rows left out. So a tenth
-of the clusters tries it with twice as many, and half as many again that are the nearest rows of each query
-(neighbours.py), and again, until doubling them lowers the MMD² by less than ``ENOUGH``; all clusters then have as many.
-What the last doubling brought is reported.
+A context of n rows is chosen well from a few times n candidates, if these lie where the queries
+lie. So each cluster takes candidates at the distances from its centroid at which its queries are
+(strata.py), and herds among these with the exact kernel. That is enough where the cluster is one
+cloud of rows, but says nothing about the rows left out. So a tenth of the clusters tries twice as
+many, and half as many again that are the nearest rows of each query (neighbours.py). They go on
+doubling until this lowers the MMD² by less than ``ENOUGH``; then all clusters get as many. What
+the last doubling brought is reported.
 
-Shapes: K clusters, G of them in step, M candidates a cluster, n rows chosen, N pool rows, d columns.
+Shapes: K clusters, G of them in step, M candidates of a cluster, n rows chosen, N pool rows, d
+columns.
 """
 
 from __future__ import annotations
@@ -21,31 +23,33 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from crumb.herding.greedy import Herded
+from crumb.herding.clusters import Clusters, means_within
+from crumb.herding.greedy import EarlyStopping, Herded, herd
 from crumb.herding.kernel import Rbf, norms
 from crumb.herding.neighbours import Neighbours
-from crumb.herding.strata import all_inside, draw
+from crumb.herding.objective import CandidateObjective
+from crumb.herding.strata import all_inside, rows_at_distances
 from crumb.parallel import MapBlocks
-from crumb.rng import generator
+from crumb.rng import generator, row_numbers
 
-FIRST = 24  # candidates a cluster to begin with, as a multiple of the budget
+FIRST = 24  # candidates of a cluster at first, as a multiple of n
 ENOUGH = 0.02  # a doubling that lowers the MMD² by less was not needed
+TRIAL = 10  # one cluster in ten tries more candidates, and at least two do
 BLOCK = 1 << 13  # pool rows a block of the distances
-GROUP = 5  # clusters that advance in step: threads wait for each other less over few and long operations …
-GROUP_ROWS = 120_000  # … and these are long enough with so many candidates in all: more threads then have work
-TRIAL = 10  # one in so many clusters tries more candidates, two at least
+# Clusters that advance in step: threads wait for each other less over few and long operations.
+# With many candidates the operations of one cluster are long enough.
+GROUP, GROUP_ROWS = 5, 120_000
 
-Candidates = Callable[
-    [Sequence[int], int], list[np.ndarray]
-]  # clusters, how many → rows of each, sorted
+# From clusters and a number to that many rows of each cluster (or somewhat more or fewer), rising.
+Candidates = Callable[[Sequence[int], int], list[np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Doubling:
-    """Candidates of each cluster, and the share by which twice as many lowered the MMD² of those that tried."""
+    """Candidates of each cluster, and how far twice as many lowered the MMD² of the trial."""
 
-    candidates: int  # drawn by distance; neighbours come besides
-    gain: float | None  # None: nothing was tried
+    candidates: int  # those taken by distance; neighbours come on top
+    gain: float | None  # as a fraction of the MMD²; None: nothing was tried
 
     @property
     def enough(self) -> bool:
@@ -55,218 +59,179 @@ class Doubling:
 def herd_candidates(
     kernel: Rbf,
     pool: Tensor,
-    queries: Tensor,
-    labels: Tensor,
+    clusters: Clusters,
     n: int,
     most: int,
     seed: int,
     map_blocks: MapBlocks = map,
+    early_stopping: EarlyStopping | None = None,
     dtype: type = np.float32,
     candidates: Candidates | None = None,
     available: int | None = None,
     first: int | None = None,
 ) -> tuple[list[Herded], Doubling]:
-    """Choose ``n`` ≤ N rows for each cluster of queries (labels 0 … K−1, all present), B = 1.
+    """Choose ``n`` ≤ N rows for each cluster of queries, B = 1.
 
-    Each cluster has 24n candidates, or twice as many and so on, but not more than ``most`` (24n at least). Running sums
-    are kept in ``dtype``, of points relative to their cluster; all else is computed in float64. ``candidates`` gives so
-    many rows for clusters (or fewer) where the pool itself is not at hand, ``available`` at most; ``first`` is how many
-    to begin with.
+    Each cluster has 24n candidates (or ``first``), or twice as many and so on, but not more than
+    ``most`` (24n at least). Running sums are in ``dtype``, of points relative to their cluster;
+    all else is in float64. ``candidates`` names the rows where ``pool`` is not the whole pool:
+    at most ``available`` for a cluster.
     """
-    herding = _Herding(kernel, pool, queries, labels, n, seed, dtype, map_blocks, candidates)
     whole = available is None
     available = len(pool) if available is None else available
-    first = min(first or FIRST * n, available)
-    every, count, gain = range(herding.n_clusters), first, None
-    with threadpool_limits(1, "blas"):  # threads share the clusters, not the products
-        found = herding(every, count)
+    if candidates is None:
+        candidates = PoolCandidates(pool, clusters, n, seed, map_blocks)
+    herding = _Herding(kernel, pool, clusters, dtype, map_blocks)
+
+    def contexts(which: Sequence[int], count: int) -> dict[int, Herded]:
+        found = herding.contexts(which, candidates(which, count), n, early_stopping)
+        return dict(zip(which, found, strict=True))
+
+    count, gain = (first := min(first or FIRST * n, available)), None
+    with threadpool_limits(1, "blas"):  # threads take clusters, and do not split products
+        found = contexts(range(len(clusters)), count)
         trial = _trial(found, seed)
         before = {k: found[k] for k in trial}
         while count < available:
             twice = min(2 * count, available)
-            after = herding(trial, twice)
+            after = contexts(trial, twice)
             gain = _gain(before, after)
             if gain < ENOUGH or twice > most:
                 break
             before, count = after, twice
         if count > first:
-            found = before | herding([k for k in every if k not in trial], count)
-    # Of a whole pool nothing more is to be had.
-    return [found[k] for k in every], Doubling(count, 0.0 if whole and count == len(pool) else gain)
+            found = before | contexts([k for k in found if k not in trial], count)
+    if whole and count == len(pool):  # nothing more can be gained
+        gain = 0.0
+    return [found[k] for k in range(len(clusters))], Doubling(count, gain)
 
 
 def _trial(found: dict[int, Herded], seed: int) -> list[int]:
-    """The clusters that try more candidates: drawn by their share in the mean MMD², which few clusters may dominate."""
-    share = np.array([max(float(found[k].mmd2[-1]), 1e-300) for k in range(len(found))])
+    """The clusters that try more candidates, most likely those with much of the total MMD²."""
+    mmd2 = np.array([max(float(found[k].mmd2[-1]), 1e-300) for k in range(len(found))])
     size = max(min(2, len(found)), len(found) // TRIAL)
-    return (
-        generator(seed, "trial")
-        .choice(len(found), size, replace=False, p=share / share.sum())
-        .tolist()
-    )
+    chances = mmd2 / mmd2.sum()
+    return generator(seed, "trial").choice(len(found), size, replace=False, p=chances).tolist()
 
 
 def _gain(before: dict[int, Herded], after: dict[int, Herded]) -> float:
+    """The fraction by which MMD² fell over all clusters, less its standard error.
+
+    Other candidates alone change the MMD² of a cluster by several percent, up or down.
+    Early stopping ends contexts at different sizes: they are compared at the smaller one.
+    """
+    sizes = [min(len(before[k].mmd2), len(after[k].mmd2)) for k in before]
     first, second = (
-        sum(float(context.mmd2[-1]) for context in some.values()) for some in (before, after)
+        np.array([some[k].mmd2[size - 1] for k, size in zip(before, sizes, strict=True)])
+        for some in (before, after)
     )
-    return max(0.0, 1 - second / first) if first > 0 else 0.0
+    if not (first > 0).all():
+        return 0.0
+    each = 1 - second / first
+    error = each.std(ddof=1) / len(each) ** 0.5 if len(each) > 1 else 0.0
+    return max(0.0, float(1 - second.sum() / first.sum() - error))
 
 
 class _Herding:
+    """Clusters in groups, each thread with a group of its own."""
+
     def __init__(
-        self,
-        kernel: Rbf,
-        pool: Tensor,
-        queries: Tensor,
-        labels: Tensor,
-        n: int,
-        seed: int,
-        dtype: type,
-        map_blocks: MapBlocks,
-        candidates: Candidates | None,
+        self, kernel: Rbf, pool: Tensor, clusters: Clusters, dtype: type, map_blocks: MapBlocks
     ):
-        self.kernel, self.pool, self.n, self.dtype, self.map_blocks = (
-            kernel,
-            pool,
-            n,
-            dtype,
-            map_blocks,
-        )
-        self.n_clusters = int(labels.max()) + 1
-        members = [queries[labels == k].double() for k in range(self.n_clusters)]
-        self.centroids = torch.stack([some.mean(0) for some in members])
-        # Relative to its centroid no cluster is far from the origin, where squared distances would lose digits.
-        self.members = [
-            some - centroid for some, centroid in zip(members, self.centroids, strict=True)
-        ]
-        self.candidates = candidates or self._of_pool(queries, labels, seed)
+        self.kernel, self.pool, self.dtype, self.map_blocks = kernel, pool, dtype, map_blocks
+        # Far from the origin squared distances would lose digits, but not around the centroid.
+        self.centroids, self.members = centred(clusters)
+        self.within = means_within(kernel, self.members, map_blocks)  # (K,)
 
-    def _of_pool(self, queries: Tensor, labels: Tensor, seed: int) -> Candidates:
-        # Rows are drawn as the first ones of a random order, so that twice as many candidates include those before.
-        order = generator(seed, "candidates").permutation(len(self.pool))
-        distance = self._distances()  # (K, N) squared, to the centroids
-        near = Neighbours(
-            self.pool.numpy(),
-            queries.double().numpy(),
-            labels.numpy(),
-            self.n,
-            seed,
-            self.map_blocks,
-        )
+    def contexts(
+        self,
+        which: Sequence[int],
+        rows: Sequence[np.ndarray],
+        n: int,
+        early_stopping: EarlyStopping | None,
+    ) -> list[Herded]:
+        """Of some clusters, from the candidates of each."""
+        size = max(1, min(GROUP, GROUP_ROWS // max(map(len, rows)), len(which) // 2))
 
-        def candidates(which: Sequence[int], count: int) -> list[np.ndarray]:
-            if count == len(self.pool):
-                return [np.arange(count)] * len(which)
-
-            def strata(k: int) -> np.ndarray:
-                return draw(distance[k], norms(self.members[k]).numpy(), count, order)
-
-            found, neighbours = (
-                list(self.map_blocks(strata, which)),
-                neighbours_beside(count, self.n),
-            )
-            if not neighbours:
-                return found
-            # Where all rows as near as the queries were drawn, their neighbours are among them.
-            more = [
-                k
-                for k in which
-                if not all_inside(distance[k], norms(self.members[k]).numpy(), count)
-            ]
-            beside = dict(zip(more, near(more, neighbours), strict=True)) if more else {}
+        def of_group(start: int) -> list[Herded]:
+            some = slice(start, start + size)
+            objective = self.objective(which[some], rows[some])
+            herded = herd(objective, n, early_stopping=early_stopping)
             return [
-                np.union1d(rows, beside.get(k, rows[:0]))
-                for k, rows in zip(which, found, strict=True)
+                Herded(mine[context.indices], context.mmd2, context.stop_reason)
+                for mine, context in zip(rows[some], herded, strict=True)
             ]
 
-        return candidates
+        groups = self.map_blocks(of_group, range(0, len(which), size))
+        return list(chain.from_iterable(groups))
 
-    def _distances(self) -> np.ndarray:
-        distance = torch.empty(self.n_clusters, len(self.pool), dtype=torch.float32)
-        size = norms(self.centroids)[:, None]
+    def objective(self, some: Sequence[int], rows: Sequence[np.ndarray]) -> CandidateObjective:
+        """For G clusters and the candidates of each. What fills an array up is never chosen."""
+        longest = max(map(len, rows))
+        points = np.zeros((len(some), longest, self.pool.shape[1]))  # (G, M, d)
+        cross = np.full((len(some), longest), -np.inf)  # (G, M)
+        for place, (k, mine) in enumerate(zip(some, rows, strict=True)):
+            x = self.pool[mine].double() - self.centroids[k]
+            points[place, : len(mine)] = x.numpy()
+            cross[place, : len(mine)] = self.kernel.row_means(x, self.members[k]).numpy()
+        return CandidateObjective(self.kernel, points, cross, self.within[list(some)], self.dtype)
+
+
+def centred(clusters: Clusters) -> tuple[Tensor, list[Tensor]]:
+    """Centroids (K, d), and the queries of each cluster relative to its centroid, in float64."""
+    members = [some.double() for some in clusters.members]
+    centroids = torch.stack([some.mean(0) for some in members])
+    return centroids, [some - mean for some, mean in zip(members, centroids, strict=True)]
+
+
+class PoolCandidates:
+    """The candidates of clusters in a pool in memory: by distance, and the queries' neighbours."""
+
+    def __init__(
+        self, pool: Tensor, clusters: Clusters, n: int, seed: int, map_blocks: MapBlocks = map
+    ):
+        self.n, self.map_blocks = n, map_blocks
+        # The first rows of a random order are taken, so that more candidates include the fewer.
+        # The order is that of a pool on disk.
+        self.order = np.argsort(row_numbers(np.arange(len(pool)), seed, "rows"))
+        centroids, members = centred(clusters)
+        self.distance = self._distances(pool, centroids)  # (K, N) squared
+        self.of_queries = [norms(some).numpy() for some in members]
+        queries, labels = clusters.queries.double().numpy(), clusters.labels.numpy()
+        self.near = Neighbours(pool.numpy(), queries, labels, n, seed, map_blocks)
+
+    def _distances(self, pool: Tensor, centroids: Tensor) -> np.ndarray:
+        distance = torch.empty(len(centroids), len(pool), dtype=torch.float32)
+        size = norms(centroids)[:, None]
 
         def fill(start: int) -> None:
-            rows = self.pool[start : start + BLOCK].double()
-            distance[:, start : start + BLOCK] = torch.addmm(
-                size + norms(rows), self.centroids, rows.T, alpha=-2.0
-            )
+            rows = pool[start : start + BLOCK].double()
+            squared = torch.addmm(size + norms(rows), centroids, rows.T, alpha=-2.0)
+            distance[:, start : start + BLOCK] = squared
 
-        list(self.map_blocks(fill, range(0, len(self.pool), BLOCK)))
+        list(self.map_blocks(fill, range(0, len(pool), BLOCK)))
         return distance.numpy()
 
-    def __call__(self, which: Sequence[int], count: int) -> dict[int, Herded]:
-        """The contexts of some clusters, from ``count`` candidates each."""
-        rows = self.candidates(which, count)
-        size = max(1, min(GROUP, GROUP_ROWS // count, len(which) // 2))
+    def __call__(self, which: Sequence[int], count: int) -> list[np.ndarray]:
+        if count == len(self.order):
+            return [np.arange(count)] * len(which)
 
-        def contexts(start: int) -> list[Herded]:
-            return self.contexts(which[start : start + size], rows[start : start + size])
+        def by_distance(k: int) -> np.ndarray:
+            return rows_at_distances(self.distance[k], self.of_queries[k], count, self.order)
 
-        return dict(
-            zip(
-                which,
-                chain.from_iterable(self.map_blocks(contexts, range(0, len(which), size))),
-                strict=True,
-            )
-        )
-
-    def contexts(self, some: Sequence[int], rows: Sequence[np.ndarray]) -> list[Herded]:
-        points = [
-            self.pool[mine].double() - self.centroids[k] for k, mine in zip(some, rows, strict=True)
+        found = dict(zip(which, self.map_blocks(by_distance, which), strict=True))
+        beside = neighbours_beside(count, self.n)
+        # Where all rows as near as the queries were taken, their neighbours are among them.
+        more = [
+            k
+            for k in which
+            if beside and not all_inside(self.distance[k], self.of_queries[k], count)
         ]
-        cross = [
-            self.kernel.row_means(x, self.members[k]).numpy()
-            for k, x in zip(some, points, strict=True)
-        ]
-        scaled: list[np.ndarray] = [
-            (x / self.kernel.sigma).numpy().astype(self.dtype) for x in points
-        ]
-        chosen = herd_among(_stacked(scaled), _stacked(cross, -np.inf).astype(self.dtype), self.n)
-        return [
-            Herded(
-                mine[places], self.kernel.prefix_mmd2(x[places], self.members[k]).numpy(), "budget"
-            )
-            for k, mine, x, places in zip(some, rows, points, chosen, strict=True)
-        ]
+        for k, rows in zip(more, self.near(more, beside) if more else [], strict=True):
+            found[k] = np.union1d(found[k], rows)
+        return list(found.values())
 
 
-def neighbours_beside(drawn: int, n: int) -> int:
-    """How many neighbours of the queries join so many candidates that are drawn by distance: none at first."""
-    return 0 if drawn <= FIRST * n else drawn // 2
-
-
-def _stacked(arrays: list[np.ndarray], filler: float = 0.0) -> np.ndarray:
-    """Arrays of different lengths as one; what fills them up must never be chosen."""
-    longest = max(map(len, arrays))
-    if all(len(array) == longest for array in arrays):
-        return np.stack(arrays)
-    stack = np.full((len(arrays), longest, *arrays[0].shape[1:]), filler, dtype=arrays[0].dtype)
-    for place, array in zip(stack, arrays, strict=True):
-        place[: len(array)] = array
-    return stack
-
-
-def herd_among(points: np.ndarray, cross: np.ndarray, n: int) -> np.ndarray:
-    """Herd n of the M candidates of each of G clusters, all in step.
-
-    Points (G, M, d) in units of σ, their cross-terms (G, M) → places (G, n), in the order chosen. In numpy, which finds
-    the least of some thousand numbers many times faster than torch and has the faster product here.
-    """
-    # With two more columns one product gives the exponent: x·y − ‖x‖²/2 − ‖y‖²/2.
-    half = np.einsum("gmd,gmd->gm", points, points)[..., None] * points.dtype.type(-0.5)
-    ones = np.ones_like(half)
-    left = np.concatenate([points, half, ones], axis=2)  # (G, M, d + 2)
-    right = np.ascontiguousarray(
-        np.concatenate([points, ones, half], axis=2).swapaxes(1, 2)
-    )  # (G, d + 2, M)
-    pull, sums, score = -cross, np.zeros_like(cross), np.empty_like(cross)
-    chosen, each = np.empty((len(points), n), dtype=np.int64), np.arange(len(points))
-    for t in range(n):
-        np.multiply(sums, points.dtype.type(1 / (t + 1)), out=score)
-        score += pull
-        chosen[:, t] = place = score.argmin(axis=1)
-        np.matmul(left[each, place][:, None], right, out=score[:, None])
-        sums += np.exp(score, out=score)
-        pull[each, place] = np.inf
-    return chosen
+def neighbours_beside(count: int, n: int) -> int:
+    """How many neighbours of the queries join ``count`` candidates by distance: none at first."""
+    return 0 if count <= FIRST * n else count // 2

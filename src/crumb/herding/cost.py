@@ -1,4 +1,7 @@
-"""What stage 2 costs, counted before any of it is computed: kernel values, and what one takes. docs/performance.md."""
+"""What stage 2 costs, before any of it is computed: kernel values, and the time that one takes.
+
+Measured: docs/performance.md.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,17 @@ from importlib.util import find_spec
 from crumb.herding.neighbours import PAIRS
 from crumb.parallel import resolve_jobs
 
-# Kernel values that are worth computing, unless a budget says otherwise: seconds on either.
+# Kernel values that are worth computing, unless a budget says otherwise: seconds on each device.
 AFFORDABLE = {"cpu": 2_000_000_000, "gpu": 20_000_000_000, "triton": 200_000_000_000}
-AT_ONCE = 200_000_000  # so few are computed at once, whatever could be saved
-# Nanoseconds a kernel value of 20 columns, measured: one CPU core over the whole pool (among candidates half of that);
-# an H200 with torch's own operations (about), and with gpu_herding.py.
+AT_ONCE = 200_000_000  # kernel values that take so little time that nothing need be saved
+# Nanoseconds a kernel value of 20 columns, measured: one CPU core over the whole pool (half of
+# that among candidates); an H200 with torch's own operations (about), and with gpu.py.
 NANOSECONDS = {"cpu": 10.0, "gpu": 0.1, "triton": 0.01}
 
-# A kernel value is an exponential and a product over the columns, which weigh as much at about 67 of them.
+# A kernel value is an exponential and a product over the columns; the product of 67 columns
+# takes as long as the exponential.
 USUAL_COLUMNS, COLUMNS_OF_AN_EXPONENTIAL = 20, 67
-PAIR = 0.15  # kernel values over the whole pool that take as long as the distance of a row from a query
+PAIR = 0.15  # kernel values over the whole pool that take as long as the distance of two rows
 WORKSPACE_BYTES = 150_000_000  # blocks of kernel values and candidates, measured
 
 
@@ -28,24 +32,20 @@ class Load:
     rows: int  # N
     queries: int  # T
     clusters: int  # K
-    budget: int  # n
+    context_size: int  # n
     columns: int = USUAL_COLUMNS  # d of the selection space
 
     @property
     def weight(self) -> float:
         """What a kernel value costs, in kernel values of 20 columns."""
-        return (COLUMNS_OF_AN_EXPONENTIAL + self.columns) / (
-            COLUMNS_OF_AN_EXPONENTIAL + USUAL_COLUMNS
-        )
+        usual = COLUMNS_OF_AN_EXPONENTIAL + USUAL_COLUMNS
+        return (COLUMNS_OF_AN_EXPONENTIAL + self.columns) / usual
 
     def among(self, candidates: int) -> int:
-        """Kernel values, as of 20 columns, of herding among so many candidates a cluster: each of them to every chosen
-        row and query of its cluster, and the queries of a cluster to each other."""
-        values = (
-            candidates * (self.clusters * self.budget + self.queries)
-            + self.queries**2 // self.clusters
-        )
-        return int(values * self.weight)
+        """Kernel values, as of 20 columns, of herding among that many candidates of each cluster:
+        each of them to every chosen row and every query of its cluster."""
+        each = self.clusters * self.context_size + self.queries
+        return int(candidates * each * self.weight)
 
     @property
     def exact(self) -> int:
@@ -53,31 +53,38 @@ class Load:
         return self.among(self.rows)
 
     @property
+    def within(self) -> int:
+        """Kernel values among the queries of each cluster. No choice depends on them: they turn a
+        score into MMD². So they count as time, but do not decide how to search."""
+        return int(self.queries**2 / (2 * self.clusters) * self.weight)
+
+    @property
     def neighbours(self) -> int:
         """What it takes, in kernel values, to find the rows that are nearest to the queries."""
-        asking = min(self.queries, self.clusters * self.budget)
+        asking = min(self.queries, self.clusters * self.context_size)
         return int(PAIR * min(PAIRS, self.rows * asking) * self.weight)
 
     def candidates_for(self, values: int) -> int:
-        """How many candidates a cluster may have for so many kernel values."""
-        left = int((values - self.neighbours) / self.weight) - self.queries**2 // self.clusters
-        return max(0, left) // (self.clusters * self.budget + self.queries)
+        """How many candidates a cluster may have for that many kernel values."""
+        left = int((values - self.neighbours) / self.weight)
+        return max(0, left) // (self.clusters * self.context_size + self.queries)
 
     def seconds(self, affordable: int, device: str, n_jobs: int | None) -> float:
-        """What stage 2 takes at most, where no more than so many kernel values are computed."""
-        return min(self.exact, affordable) * nanoseconds(device, n_jobs) * 1e-9
+        """What stage 2 takes at most, where choices cost at most ``affordable`` kernel values."""
+        values = min(self.exact, affordable) + self.within
+        return values * nanoseconds(device, n_jobs) * 1e-9
 
     def bytes(self, device: str) -> int:
-        """What stage 2 takes at most: cross-terms and running sums of all clusters, and room to work in."""
+        """What stage 2 takes at most: cross-terms and running sums, and room to work in."""
         return WORKSPACE_BYTES + self.rows * self.clusters * (16 if device == "cpu" else 8)
 
 
 def affordable_values(device: str, n_jobs: int | None = None, seconds: float | None = None) -> int:
-    """Kernel values that stage 2 may compute, within so many seconds if these are given."""
+    """Kernel values that stage 2 may compute, within ``seconds`` if these are given."""
     usual = AFFORDABLE[_kind(device)]
-    return (
-        usual if seconds is None else min(usual, int(seconds * 1e9 / nanoseconds(device, n_jobs)))
-    )
+    if seconds is None:
+        return usual
+    return min(usual, int(seconds * 1e9 / nanoseconds(device, n_jobs)))
 
 
 def nanoseconds(device: str, n_jobs: int | None) -> float:

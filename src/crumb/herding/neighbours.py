@@ -1,6 +1,7 @@
-"""Which rows are worth herding among: the nearest ones of every query, equally many for each.
+"""Candidates of a cluster: the nearest rows of every query, equally many for each.
 
-A context stands for its queries if each of them has rows of its kind in it. Measured: docs/method.md.
+A context stands for its queries if each of them has rows of its kind in it. Measured:
+docs/method.md.
 
 Shapes: T queries, N pool rows, b rows of a block, d columns.
 """
@@ -16,26 +17,22 @@ import numpy as np
 from crumb.parallel import MapBlocks
 from crumb.rng import generator, row_numbers
 
-Pairs: TypeAlias = (
-    "tuple[np.ndarray, np.ndarray, np.ndarray]"  # queries, rows and their squared distances
-)
-PAIRS = 2_000_000_000  # queries × rows that are held against each other: seconds; of larger pools a random part is
+# Queries, rows and their squared distances.
+Pairs: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray]"
+PAIRS = 2_000_000_000  # distances worth computing (seconds); a random part of larger pools is used
 TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 BLOCK = 1 << 14  # pool rows that are read at once
-QUERIES, PARTS = (
-    256,
-    4,
-)  # so many queries are looked for at once, or fewer, so that four threads have work
-FIRST_ROUND, GROWTH = 128, 2  # rows that are looked at first, and how many times as many next
+QUERIES, PARTS = 256, 4  # queries searched for at once, at most; fewer keep four threads busy
+FIRST_ROUND, GROWTH = 128, 2  # rows of the first round, and how many times as many in the next
 
 
 def each_of(count: int, queries: int) -> int:
-    """How many neighbours each of so many queries has, for ``count`` candidates of their cluster."""
+    """How many neighbours each query of a cluster has, for ``count`` candidates in all."""
     return max(1, count // queries)
 
 
 def asking(labels: np.ndarray, n: int, seed: int) -> list[np.ndarray]:
-    """The queries of each cluster whose neighbours are candidates: at most n, as many as the context has rows."""
+    """The queries of each cluster whose neighbours are candidates: at most n of them."""
     rng = generator(seed, "asking")
     members = [np.flatnonzero(labels == k) for k in range(int(labels.max()) + 1)]
     return [
@@ -43,8 +40,8 @@ def asking(labels: np.ndarray, n: int, seed: int) -> list[np.ndarray]:
     ]
 
 
-def share_looked_at(rows: int, queries: int) -> float:
-    """Of so many rows, the share that is held against so many queries."""
+def fraction_searched(rows: int, queries: int) -> float:
+    """The fraction of a pool that is searched for the neighbours of the queries."""
     return min(1.0, PAIRS / (rows * queries))
 
 
@@ -62,19 +59,18 @@ class Neighbours:
     ):
         self.queries = [queries[some] for some in asking(labels, n, seed)]
         self.pool, self.map_blocks = pool, map_blocks
-        share = share_looked_at(len(pool), sum(map(len, self.queries)))
-        self.looked = (
-            None
-            if share == 1.0
-            else np.flatnonzero(row_numbers(np.arange(len(pool)), seed, "neighbours") < share)
-        )
+        fraction = fraction_searched(len(pool), sum(map(len, self.queries)))
+        self.searched = None  # the rows to search; None: all
+        if fraction < 1.0:
+            numbers = row_numbers(np.arange(len(pool)), seed, "neighbours")
+            self.searched = np.flatnonzero(numbers < fraction)
 
     def __call__(self, clusters: Sequence[int], count: int) -> list[np.ndarray]:
         """At most ``count`` rows for each of some clusters (or one a query), rising."""
         sizes = [len(self.queries[k]) for k in clusters]
         each = np.repeat([each_of(count, size) for size in sizes], sizes)
         queries = np.concatenate([self.queries[k] for k in clusters])
-        near = iter(nearest_each(self.pool, queries, each, self.looked, self.map_blocks))
+        near = iter(nearest_each(self.pool, queries, each, self.searched, self.map_blocks))
         return [np.unique(np.concatenate(list(islice(near, size)))) for size in sizes]
 
 
@@ -82,45 +78,42 @@ def nearest_each(
     pool: np.ndarray,
     queries: np.ndarray,
     counts: np.ndarray,
-    looked: np.ndarray | None = None,
+    searched: np.ndarray | None = None,
     map_blocks: MapBlocks = map,
 ) -> list[np.ndarray]:
-    """The ``counts`` (T,) rows nearest to each query, nearest first, of equally near ones the first. ``looked`` are the
-    rows to look at, all by default."""
-
+    """The ``counts`` (T,) rows nearest to each query, nearest first; of equally near ones the
+    first. ``searched``: the rows to search, all by default."""
     size = min(QUERIES, max(1, -(-len(queries) // PARTS)))
 
     def near(first: int) -> list[np.ndarray]:
         some = slice(first, first + size)
-        return _nearest(pool, queries[some], counts[some], looked)
+        return _nearest(pool, queries[some], counts[some], searched)
 
     return list(chain.from_iterable(map_blocks(near, range(0, len(queries), size))))
 
 
 def _nearest(
-    pool: np.ndarray, queries: np.ndarray, counts: np.ndarray, looked: np.ndarray | None
+    pool: np.ndarray, queries: np.ndarray, counts: np.ndarray, searched: np.ndarray | None
 ) -> list[np.ndarray]:
-    """In rounds: how far the nearest of some rows are is a bound for those of the next ones."""
-    total = len(pool) if looked is None else len(looked)
+    """In rounds: the distances found in one round are a bound for the next one."""
+    total = len(pool) if searched is None else len(searched)
     limits, found = np.full(len(queries), np.inf), _nothing()
     start, size = 0, max(FIRST_ROUND, 2 * int(counts.min(initial=0)))
     while start < total:
         parts = [found]
         for first in range(start, min(total, start + size), BLOCK):
             some = slice(first, min(total, start + size, first + BLOCK))
-            j, places, distance = below(
-                queries, pool[some if looked is None else looked[some]], limits
-            )
-            parts.append(
-                (j, first + places if looked is None else looked[first + places], distance)
-            )
+            rows = np.arange(some.start, some.stop) if searched is None else searched[some]
+            points = pool[some] if searched is None else pool[rows]
+            j, places, distance = below(queries, points, limits)
+            parts.append((j, rows[places], distance))
         found = _lowest(parts, counts, limits)
         start, size = start + size, size * GROWTH
     return np.split(found[1], np.searchsorted(found[0], np.arange(1, len(queries))))
 
 
 def _lowest(parts: list[Pairs], counts: np.ndarray, limits: np.ndarray) -> Pairs:
-    """Of all pairs the ``counts`` nearest of each query, which come out in order; ``limits`` come down."""
+    """The ``counts`` nearest pairs of each query, in order; ``limits`` come down."""
     j, rows, distance = (np.concatenate(some) for some in zip(*parts, strict=True))
     order = np.argsort(distance, kind="stable")  # equally near rows stay in the order of the pool
     order = order[np.argsort(j[order].astype(np.int16), kind="stable")]  # 16 bits sort by radix
@@ -137,16 +130,16 @@ def _nothing() -> Pairs:
 
 
 def below(some: np.ndarray, points: np.ndarray, limits: np.ndarray) -> Pairs:
-    """All pairs whose squared distance is below the limit of their k: k, rows and exact distances.
+    """All pairs whose squared distance is below the limit of their k: k, rows, exact distances.
 
-    A product in single precision finds them, with room for its rounding; differences in float64 decide.
+    A product in float32 finds them, with room for its rounding; differences in float64 decide.
     """
     room = np.float32(1.0 - 4.0 * points.shape[1] * np.finfo(np.float32).eps)
     wanted = np.flatnonzero(limits > 0)  # others have none
     some, limits = some[wanted], limits[wanted]
     with np.errstate(over="ignore", invalid="ignore"):
         rough = some.astype(np.float32)
-        # ‖x − c‖² ≥ −2⟨x, c⟩ + room·‖x‖² + room·‖c‖², of which the last is moved to the other side.
+        # ‖x − c‖² ≥ −2⟨x, c⟩ + room·‖x‖² + room·‖c‖²; the last term is moved to the other side.
         most = (limits - room * np.einsum("ij,ij->i", rough, rough)).astype(np.float32)[:, None]
         left = np.concatenate([-2.0 * rough, np.full((len(rough), 1), room)], axis=1)
         found, step = [], tile_rows(len(some))
@@ -155,7 +148,7 @@ def below(some: np.ndarray, points: np.ndarray, limits: np.ndarray) -> Pairs:
             sizes = np.einsum("ij,ij->i", tile, tile)
             least = left @ np.concatenate([tile.T, sizes[None]])
             if not np.isfinite(sizes).all():
-                least[:, ~np.isfinite(sizes)] = -np.inf  # what has overflowed is looked at
+                least[:, ~np.isfinite(sizes)] = -np.inf  # what has overflowed is checked
             k, rows = np.divmod(np.flatnonzero(least < most), max(1, len(tile)))
             gaps = points[start + rows].astype(np.float64, copy=False) - some[k]
             distance = np.einsum("ij,ij->i", gaps, gaps)
@@ -175,5 +168,5 @@ def squared_distances(some: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def tile_rows(queries: int) -> int:
-    """Rows that are held against so many queries at once."""
+    """Rows of a tile of distances to that many queries."""
     return max(64, TILE_CELLS // max(1, queries))

@@ -1,20 +1,23 @@
-"""What herding minimises, kept for all clusters at once: the score of Eq. (greedy score).
+"""What herding minimises: three objectives for the loop of greedy.py.
 
-An objective knows K clusters of queries and a pool of N rows. ``scores`` reads one block of the pool for all
-clusters together; ``add`` takes one batch of chosen rows for each cluster and tells the MMD² after each of
-them. Chosen rows score +∞ from then on. ``keep`` drops clusters that have stopped.
+``ExactObjective`` and ``RffObjective`` read the whole pool each round, in blocks, for all clusters
+together: a block brings its running sums up to date and names its best rows. They are torch, for
+any device. ``CandidateObjective`` has few rows of its own for each cluster.
 
-Shapes: A clusters still at work, N pool rows, T queries, B rows a batch, D random features, b rows a block.
+Shapes: A clusters that still grow, N pool rows, T queries, B rows a batch, D random features,
+M candidates, d columns, b rows of a block.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from abc import ABC, abstractmethod
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from crumb.herding.kernel import BLOCK_CELLS, RandomFourierFeatures, Rbf, norms
+from crumb.herding.clusters import Clusters, cluster_sums, cross_terms, means_within
+from crumb.herding.kernel import BLOCK_CELLS, RandomFourierFeatures, Rbf, Trace, norms
 from crumb.parallel import MapBlocks
 
 CACHE_CELLS = 1 << 18  # scores a block on a CPU: two such arrays stay in its cache
@@ -22,137 +25,101 @@ SINGLE_CELLS = 1 << 25  # cells of an embedding above which it is kept in float3
 GPU_CELLS = 1 << 26  # scores a block on a GPU, which wants few and large blocks
 
 
-class Objective(Protocol):
-    n_clusters: int
+class _PoolObjective(ABC):
+    """Reads the whole pool each round, in blocks."""
+
     n_pool: int
+    n_clusters: int
+    map_blocks: MapBlocks
 
     @property
+    @abstractmethod
     def block_rows(self) -> int: ...
 
-    def scores(self, rows: slice, t: int) -> Tensor: ...
+    @abstractmethod
+    def scores(self, rows: slice, t: int) -> Tensor:
+        """(A, b) scores of a block for contexts of t rows."""
 
-    def add(self, chosen: Tensor, t: int) -> Tensor: ...
+    @abstractmethod
+    def take(self, chosen: Tensor) -> None:
+        """(A, B) rows join the contexts. They score +∞ from now on."""
 
-    def keep(self, active: Tensor) -> None: ...
+    def choose(self, count: int, t: int) -> Tensor:
+        step = max(count, self.block_rows)
 
+        def best_of_block(start: int) -> tuple[Tensor, Tensor]:
+            scores = self.scores(slice(start, start + step), t)
+            if count == 1:
+                lowest, where = scores.min(1, keepdim=True)
+            else:
+                lowest, where = scores.topk(min(count, scores.shape[1]), dim=1, largest=False)
+            return lowest, where + start
 
-def cluster_sums(values: Tensor, labels: Tensor, n_clusters: int) -> Tensor:
-    """Sum the rows of ``values`` (T, b) that share a label: (K, b)."""
-    if values.device.type == "cpu":
-        return values.new_zeros(n_clusters, values.shape[1]).index_add_(0, labels, values)
-    # index_add_ adds in a random order on a GPU; a product with the indicator matrix always repeats.
-    member = labels[None, :] == torch.arange(n_clusters, device=labels.device)[:, None]
-    return member.to(values) @ values
-
-
-def cross_terms(
-    kernel: Rbf,
-    points: Tensor,
-    queries: Tensor,
-    labels: Tensor,
-    n_clusters: int,
-    map_blocks: MapBlocks = map,
-) -> Tensor:
-    """Mean kernel value of each point to the queries of every cluster: (K, len(points))."""
-    cross, size = queries.new_zeros(n_clusters, len(points)), norms(points)
-    step = (
-        1 << 10 if points.device.type == "cpu" else 1 << 14
-    )  # blocks of step × step kernel values
-
-    def fill(start: int) -> None:
-        rows = slice(start, start + step)
-        for some, marks in zip(queries.split(step), labels.split(step), strict=True):
-            values = kernel(some, points[rows], size[rows])  # (step, step)
-            cross[:, rows] += cluster_sums(values, marks, n_clusters)
-
-    # Blocks write into the one result: many small tensors between large temporaries would fragment memory.
-    list(map_blocks(fill, range(0, len(points), step)))
-    return cross / torch.bincount(labels, minlength=n_clusters).to(queries)[:, None]
+        best = self.map_blocks(best_of_block, range(0, self.n_pool, step))
+        lowest, rows = (torch.cat(parts, 1) for parts in zip(*best, strict=True))
+        order = lowest.sort(dim=1, stable=True).indices[:, :count]
+        chosen = rows.gather(1, order)  # (A, B)
+        self.take(chosen)
+        return chosen
 
 
-class ExactObjective:
+class ExactObjective(_PoolObjective):
     """The RBF kernel itself: one kernel value for each pool row and chosen row."""
 
-    def __init__(
-        self,
-        kernel: Rbf,
-        pool: Tensor,
-        queries: Tensor,
-        labels: Tensor,
-        n_clusters: int,
-        map_blocks: MapBlocks = map,
-    ):
+    def __init__(self, kernel: Rbf, pool: Tensor, clusters: Clusters, map_blocks: MapBlocks = map):
         self.kernel, self.pool, self.norms = kernel, pool, norms(pool)  # (N, d), (N,)
-        self.n_pool, self.n_clusters = len(pool), n_clusters
-        # (A, N), −∞ once a row is taken
-        self.cross = cross_terms(kernel, pool, queries, labels, n_clusters, map_blocks)
-        self.within = torch.stack(
-            [
-                kernel.mean(members, members, map_blocks)
-                for members in _by_cluster(queries, labels, n_clusters)
-            ]
-        )  # (A,)  mean κ among the queries of a cluster
-        self.redundancy = torch.zeros_like(
-            self.cross
-        )  # (A, N)  Σ κ to the rows chosen before `latest`
-        self.latest = torch.empty((n_clusters, 0), dtype=torch.long, device=pool.device)  # (A, B)
-        self.cross_sum = pool.new_zeros(n_clusters)
-        self.gram_sum = pool.new_zeros(n_clusters)
+        self.n_pool, self.n_clusters, self.map_blocks = len(pool), len(clusters), map_blocks
+        self.cross = self.cross_terms(clusters)  # (A, N)
+        self.sums = torch.zeros_like(self.cross)  # (A, N)  Σ κ to chosen rows; +∞ if chosen itself
+        self.latest = clusters.labels.new_empty(
+            len(clusters), 0
+        )  # (A, B)  rows that are not yet in the sums
+        self.trace = Trace(kernel, means_within(kernel, clusters.members, map_blocks))
+
+    def cross_terms(self, clusters: Clusters) -> Tensor:
+        return cross_terms(self.kernel, self.pool, clusters, self.map_blocks)
 
     @property
     def block_rows(self) -> int:
-        """Pool rows a block: as many as the cache takes, and no more than a batch of kernels may."""
+        """As many as the cache takes, and no more than a batch of kernel values may."""
         most = BLOCK_CELLS if self.pool.device.type == "cpu" else GPU_CELLS
         return min(_cells(self.pool) // self.n_clusters, most // max(1, self.latest.numel())) + 1
 
     def scores(self, rows: slice, t: int) -> Tensor:
-        """(A, b) scores of a block at size t; its running sums first catch up with the latest batch."""
         if self.latest.shape[1]:
-            values = self.kernel(
-                self.pool[self.latest.flatten()], self.pool[rows], self.norms[rows]
-            )
-            self.redundancy[:, rows] += values.view(*self.latest.shape, -1).sum(
-                1
-            )  # (A, B, b) → (A, b)
-        return torch.add(self.cross[:, rows] * -2.0, self.redundancy[:, rows], alpha=2.0 / (t + 1))
+            latest = self.pool[self.latest.flatten()]  # (A · B, d)
+            values = self.kernel(latest, self.pool[rows], self.norms[rows])
+            self.sums[:, rows] += values.view(*self.latest.shape, -1).sum(1)  # (A, B, b) → (A, b)
+        return torch.add(self.cross[:, rows] * -2.0, self.sums[:, rows], alpha=2.0 / (t + 1))
 
-    def add(self, chosen: Tensor, t: int) -> Tensor:
-        """Take (A, B) rows at size t; (A, B) values of MMD² after each of them."""
-        points = self.pool[chosen]  # (A, B, d)
-        gram = self.kernel.grams(points)  # (A, B, B)
-        growth = (
-            2 * (self.redundancy.gather(1, chosen) + torch.tril(gram, diagonal=-1).sum(2)) + 1.0
-        )
-        cross = self.cross_sum[:, None] + self.cross.gather(1, chosen).cumsum(1)
-        grams = self.gram_sum[:, None] + growth.cumsum(1)
-        size = torch.arange(
-            t + 1, t + 1 + chosen.shape[1], dtype=points.dtype, device=points.device
-        )
-        self.cross_sum, self.gram_sum, self.latest = cross[:, -1], grams[:, -1], chosen
-        self.cross.scatter_(1, chosen, -torch.inf)
-        return self.within[:, None] - 2 * cross / size + grams / size**2
+    def take(self, chosen: Tensor) -> None:
+        self.latest = chosen
+        self.sums.scatter_(1, chosen, torch.inf)
+
+    def mmd2(self, chosen: Tensor) -> Tensor:
+        return self.trace.extend(self.pool[chosen], self.cross.gather(1, chosen))
 
     def keep(self, active: Tensor) -> None:
-        for name in ("cross", "within", "redundancy", "latest", "cross_sum", "gram_sum"):
-            setattr(self, name, getattr(self, name)[active])
-        self.n_clusters = int(active.sum())
+        self.cross, self.sums, self.latest = (
+            array[active] for array in (self.cross, self.sums, self.latest)
+        )
+        self.trace.keep(active)
+        self.n_clusters = len(self.cross)
 
 
-class RffObjective:
+class RffObjective(_PoolObjective):
     """Random Fourier features: the scores of all clusters are one matrix product a round."""
 
     def __init__(
         self,
         features: RandomFourierFeatures,
         pool: Tensor,
-        queries: Tensor,
-        labels: Tensor,
-        n_clusters: int,
+        clusters: Clusters,
         map_blocks: MapBlocks = map,
     ):
-        self.n_pool, self.n_clusters = len(pool), n_clusters
+        self.n_pool, self.n_clusters, self.map_blocks = len(pool), len(clusters), map_blocks
         step, dim = max(1, BLOCK_CELLS // len(features.phase)), len(features.phase)
-        # Large embeddings are kept in single precision: the features are random, their seventh digit means nothing.
+        # The features are random: in a large embedding the digits after float32 mean nothing.
         dtype = torch.float32 if self.n_pool * dim > SINGLE_CELLS else pool.dtype
         self.embedded = torch.empty(self.n_pool, dim, dtype=dtype, device=pool.device)  # (N, D)
 
@@ -160,42 +127,94 @@ class RffObjective:
             self.embedded[start : start + step] = features(pool[start : start + step])
 
         list(map_blocks(embed, range(0, self.n_pool, step)))
-        target = pool.new_zeros(n_clusters, dim)
-        for some, marks in zip(queries.split(step), labels.split(step), strict=True):
-            target += cluster_sums(features(some), marks, n_clusters)
-        sizes = torch.bincount(labels, minlength=n_clusters).to(queries)
-        self.target = (target / sizes[:, None]).to(dtype)  # (A, D)  mean embedding of each cluster
+        target = pool.new_zeros(len(clusters), dim)
+        parts = clusters.queries.split(step), clusters.labels.split(step)
+        for queries, labels in zip(*parts, strict=True):
+            target += cluster_sums(features(queries), labels, len(clusters))
+        # (A, D) the mean embedding of each cluster
+        self.target = (target / clusters.sizes[:, None]).to(dtype)
         self.chosen_sum = torch.zeros_like(self.target)  # (A, D)
-        self.taken = torch.zeros(n_clusters, self.n_pool, dtype=torch.bool, device=pool.device)
+        self.traced_sum, self.traced = self.chosen_sum, 0  # the same when MMD² was last asked for
+        self.taken = torch.zeros(len(clusters), self.n_pool, dtype=torch.bool, device=pool.device)
 
     @property
     def block_rows(self) -> int:
         return _cells(self.embedded) // self.n_clusters + 1
 
     def scores(self, rows: slice, t: int) -> Tensor:
-        """(A, b) scores of a block at size t."""
         weights = self.chosen_sum * (2.0 / (t + 1)) - 2.0 * self.target  # (A, D)
         return (weights @ self.embedded[rows].T).masked_fill_(self.taken[:, rows], torch.inf)
 
-    def add(self, chosen: Tensor, t: int) -> Tensor:
-        """Take (A, B) rows at size t; (A, B) values of MMD² after each of them."""
-        sums = self.chosen_sum[:, None] + self.embedded[chosen].cumsum(1)  # (A, B, D)
-        size = torch.arange(t + 1, t + 1 + chosen.shape[1], dtype=sums.dtype, device=sums.device)
-        gap = self.target[:, None] - sums / size[:, None]
-        self.chosen_sum = sums[:, -1]
+    def take(self, chosen: Tensor) -> None:
+        self.chosen_sum = self.chosen_sum + self.embedded[chosen].sum(1)  # (A, B, D) → (A, D)
         self.taken.scatter_(1, chosen, True)
-        return (gap * gap).sum(2)
+
+    def mmd2(self, chosen: Tensor) -> Tensor:
+        values = []
+        for some in chosen.split(max(1, BLOCK_CELLS // self.target.numel()), dim=1):
+            sums = self.traced_sum[:, None] + self.embedded[some].cumsum(1)  # (A, b, D)
+            size = torch.arange(self.traced + 1, self.traced + 1 + some.shape[1]).to(sums)
+            values.append((self.target[:, None] - sums / size[:, None]).square().sum(2))
+            self.traced_sum, self.traced = sums[:, -1], self.traced + some.shape[1]
+        return torch.cat(values, 1)
 
     def keep(self, active: Tensor) -> None:
-        for name in ("target", "chosen_sum", "taken"):
-            setattr(self, name, getattr(self, name)[active])
-        self.n_clusters = int(active.sum())
+        self.target, self.chosen_sum, self.traced_sum, self.taken = (
+            array[active] for array in (self.target, self.chosen_sum, self.traced_sum, self.taken)
+        )
+        self.n_clusters = len(self.target)
+
+
+class CandidateObjective:
+    """The RBF kernel among candidates of each cluster. One row a round, on a CPU.
+
+    In numpy, which finds the least of a few thousand numbers many times faster than torch. Running
+    sums are in ``dtype``; ``points`` (A, M, d), their cross-terms (A, M), −∞ for those that only
+    fill the array, and ``within`` (A,), the means among the queries, are in float64.
+    """
+
+    def __init__(
+        self, kernel: Rbf, points: np.ndarray, cross: np.ndarray, within: Tensor, dtype: type
+    ):
+        self.n_clusters, self.n_pool = cross.shape
+        self.points, self.exact_cross = torch.from_numpy(points), torch.from_numpy(cross)
+        # With two more columns one product gives the exponent: x·y − ‖x‖²/2 − ‖y‖²/2.
+        scaled: np.ndarray = (points / kernel.sigma).astype(dtype)
+        half = np.einsum("gmd,gmd->gm", scaled, scaled)[..., None] * scaled.dtype.type(-0.5)
+        ones = np.ones_like(half)
+        self.left = np.concatenate([scaled, half, ones], axis=2)  # (A, M, d + 2)
+        right = np.concatenate([scaled, ones, half], axis=2).swapaxes(1, 2)
+        self.right = np.ascontiguousarray(right)  # (A, d + 2, M)
+        self.cross: np.ndarray = cross.astype(dtype)  # (A, M)
+        self.sums = np.zeros_like(self.cross)  # (A, M)  Σ κ to the chosen rows; +∞ if chosen itself
+        self.trace = Trace(kernel, within)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self.score, self.each = np.empty_like(self.cross), np.arange(len(self.cross))
+
+    def choose(self, count: int, t: int) -> Tensor:
+        np.multiply(self.sums, self.sums.dtype.type(1 / (t + 1)), out=self.score)
+        self.score -= self.cross  # half the score of the paper
+        place = self.score.argmin(axis=1)  # (A,)
+        np.matmul(self.left[self.each, place][:, None], self.right, out=self.score[:, None])
+        self.sums += np.exp(self.score, out=self.score)
+        self.sums[self.each, place] = np.inf
+        return torch.from_numpy(place)[:, None]
+
+    def mmd2(self, chosen: Tensor) -> Tensor:
+        each = torch.arange(self.n_clusters)[:, None]
+        return self.trace.extend(self.points[each, chosen], self.exact_cross[each, chosen])
+
+    def keep(self, active: Tensor) -> None:
+        kept = active.numpy()
+        self.points, self.exact_cross = self.points[active], self.exact_cross[active]
+        self.left, self.right = self.left[kept], self.right[kept]
+        self.cross, self.sums = self.cross[kept], self.sums[kept]
+        self.trace.keep(active)
+        self.n_clusters = len(self.cross)
+        self._prepare()
 
 
 def _cells(tensor: Tensor) -> int:
     return CACHE_CELLS if tensor.device.type == "cpu" else GPU_CELLS
-
-
-def _by_cluster(queries: Tensor, labels: Tensor, n_clusters: int) -> list[Tensor]:
-    order = torch.argsort(labels, stable=True)
-    return list(queries[order].split(torch.bincount(labels, minlength=n_clusters).tolist()))

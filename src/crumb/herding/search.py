@@ -66,6 +66,6 @@ def _ways(load: Load, device: str, batch: int, affordable: int) -> tuple[tuple[s
     one_by_one = device == "cpu" and batch == 1
     if load.exact <= affordable:
         few = min(most, load.rows // 4)  # a vain attempt may cost half as much as none
-        worth_trying = one_by_one and load.exact > AT_ONCE and few >= FIRST * load.budget
+        worth_trying = one_by_one and load.exact > AT_ONCE and few >= FIRST * load.context_size
         return ("candidates", "exact") if worth_trying else ("exact",), few
-    return (("candidates",) if one_by_one and most >= FIRST * load.budget else ("rff",)), most
+    return (("candidates",) if one_by_one and most >= FIRST * load.context_size else ("rff",)), most

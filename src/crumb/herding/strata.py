@@ -1,4 +1,4 @@
-"""Which rows are worth herding among: those at the distances from a cluster at which its queries are."""
+"""Candidates of a cluster: the rows at the distances from its centroid at which its queries are."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import math
 
 import numpy as np
 
-STRATA = 10  # parts of the queries' distances from which equally many candidates are drawn
-ELSEWHERE = 0.1  # share of the candidates that is drawn from the rows farther away
+STRATA = 10  # parts of the queries' distances from which equally many candidates come
+ELSEWHERE = 0.1  # fraction of the candidates that come from the rows farther away
 
 
-def draw(distance: np.ndarray, of_queries: np.ndarray, count: int, order: np.ndarray) -> np.ndarray:
-    """``count`` rows at the squared distances of the queries from their mean, sorted.
+def rows_at_distances(
+    distance: np.ndarray, of_queries: np.ndarray, count: int, order: np.ndarray
+) -> np.ndarray:
+    """``count`` rows at the squared distances of the queries from their mean, rising.
 
-    Equally many from each stratum, those first in ``order``; where a stratum has fewer, the next one out has more, and
-    beyond the last one the nearest rows. The share ``ELSEWHERE`` comes from the rows beyond.
+    Equally many from each stratum, those first in ``order``. Where a stratum has fewer, the next
+    one out gives more, and beyond the last one the nearest rows do. The fraction ``ELSEWHERE``
+    comes from the rows beyond.
     """
     queries = _of_others(of_queries)
     edges = np.quantile(queries, np.linspace(0, 1, min(STRATA, len(queries)) + 1)[1:])
@@ -39,10 +42,9 @@ def draw(distance: np.ndarray, of_queries: np.ndarray, count: int, order: np.nda
 
 
 def all_inside(distance: np.ndarray, of_queries: np.ndarray, count: int) -> bool:
-    """Whether ``draw`` takes every row that is not farther than the farthest query."""
-    return bool(
-        (distance <= _of_others(of_queries).max()).sum() <= math.ceil(count * (1 - ELSEWHERE))
-    )
+    """Whether ``rows_at_distances`` takes every row no farther than the farthest query."""
+    inside = (distance <= _of_others(of_queries).max()).sum()
+    return bool(inside <= math.ceil(count * (1 - ELSEWHERE)))
 
 
 def _of_others(of_queries: np.ndarray) -> np.ndarray:

@@ -17,9 +17,9 @@ import torch
 
 from crumb.errors import InvalidInput
 from crumb.herding.candidates import Candidates, herd_candidates, neighbours_beside
-from crumb.herding.greedy import stop_early
+from crumb.herding.clusters import Clusters
 from crumb.herding.kernel import Rbf
-from crumb.herding.neighbours import asking, each_of, share_looked_at
+from crumb.herding.neighbours import asking, each_of, fraction_searched
 from crumb.quiet import quiet
 from crumb.scale.closeness import Closeness, Distance, RffCross
 from crumb.scale.rules import Anyone, Cells, Nearest, Numbered, Rule, Strata
@@ -107,7 +107,7 @@ class MmdWish(Wish):
     def _neighbours(self, problem: Problem, pool: Pass) -> Nearest:
         """With ``kernel="exact"`` every row is held against every query, otherwise as many as take seconds."""
         every, sizes = np.concatenate(self.asking), list(map(len, self.asking))
-        share = 1.0 if self.kernel == "exact" else share_looked_at(pool.rows, len(every))
+        share = 1.0 if self.kernel == "exact" else fraction_searched(pool.rows, len(every))
         self.facts = {"scored_by": "distance", "neighbours_among": round(share * pool.rows)}
         each = [each_of(neighbours_beside(self.count, problem.n), size) for size in sizes]
         groups = np.repeat(np.arange(len(sizes)), sizes)
@@ -116,21 +116,20 @@ class MmdWish(Wish):
         )
 
     def select(self, problem: Problem, found: Shortlist) -> Selection:
-        contexts, doubling = herd_candidates(
+        herded, doubling = herd_candidates(
             Rbf(problem.kernel.bandwidth),
             torch.from_numpy(problem.pool),
-            torch.from_numpy(problem.queries),
-            torch.from_numpy(self.labels),
+            Clusters(torch.from_numpy(problem.queries), torch.from_numpy(self.labels)),
             problem.n,
             self.count,
             problem.seed,
             problem.map_blocks,
+            problem.early_stopping,
             candidates=self._candidates(found),
             available=self.count,
             first=self.count if self.kernel == "exact" else None,
         )
         problem.progress(problem.n)
-        herded = [stop_early(context, problem.early_stopping, problem.n) for context in contexts]
         return Selection(
             self.labels,
             self.centroids,
