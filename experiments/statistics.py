@@ -119,7 +119,10 @@ class Comparison(NamedTuple):
 
     @property
     def record(self) -> str:
-        return f"{self.won} / {self.tied} / {self.lost}"
+        return f"{self.won} / {self.tied} / {self.lost}" if self.groups else "–"
+
+
+NONE = Comparison(0, 0, 0, 0, np.nan, np.nan, np.nan)
 
 
 def wilcoxon(differences: Iterable[float]) -> float:
@@ -153,11 +156,14 @@ def rank_comparisons(scores: pd.DataFrame, reference: str) -> dict[str, Comparis
     return compare_with(-ranks(scores), reference)
 
 
+def dataset_ranks(scores: pd.DataFrame) -> pd.DataFrame:
+    """Mean ranks of the data sets: seeds of one data set are not independent."""
+    return ranks(scores).groupby(level="dataset").mean()
+
+
 def dataset_comparisons(scores: pd.DataFrame, reference: str) -> dict[str, Comparison]:
-    """The same on the mean rank of each data set: seeds of one data set are not independent."""
-    if scores.empty:
-        return {}
-    return compare_with((-ranks(scores)).groupby(level="dataset").mean(), reference)
+    """The tests of ``rank_comparisons`` over data sets."""
+    return {} if scores.empty else compare_with(-dataset_ranks(scores), reference)
 
 
 def per_dataset(rows: pd.DataFrame, metric: str, columns: str = "method") -> pd.DataFrame:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -28,14 +27,14 @@ from experiments.report import (
     retrieval,
     rff,
 )
-from experiments.report.blocks import Figure, Section, Table
+from experiments.report.blocks import Section
 from experiments.report.common import names, what_was_run
-from experiments.report.numbers import counted
+from experiments.report.numbers import NOTHING, counted
 from experiments.report.results import Results, read_results
 
 PROTOCOLS = (main, consistency, large, drift, clusters, retrieval, factorial, rff, complexity)
+ACROSS = (mmd, failures)
 TITLE = "CRUMB: the paper's experiments, run again"
-SHAPES = {"o": "●", "s": "■", "^": "▲", "v": "▼", "D": "◆", "P": "✚", "X": "✖"}
 VERSIONS = ("crumb", "python", "torch", "tabicl", "sklearn")
 
 
@@ -67,18 +66,17 @@ def build_sections(rows: pd.DataFrame) -> list[Section]:
         part = rows[rows["protocol"] == module.PROTOCOL]
         if len(part):
             blocks = [module.ABOUT, *what_was_run(part, module.PROTOCOL), *module.blocks(part)]
-            known = [block for block in blocks if block is not None]
-            sections.append(Section(module.PROTOCOL, module.TITLE, known))
-    across = (Section("mmd", mmd.TITLE, mmd.blocks(rows)),
-              Section("failures", failures.TITLE, failures.blocks(rows)))  # fmt: skip
-    return [*sections, *(section for section in across if section.blocks)]
+            sections.append(Section(module.PROTOCOL, module.TITLE, blocks))
+    sections += [Section(module.NAME, module.TITLE, module.blocks(rows)) for module in ACROSS]
+    return [section for section in sections if section.blocks]
 
 
 def marked(text: str) -> Markup:
-    """Escaped text with its two marks as elements; inside code a star is a star."""
+    """Escaped text with its marks as elements; inside code a star is a star."""
     pieces = re.split(r"`([^`]+)`", str(escape(text)))
-    pieces[::2] = [re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", one) for one in pieces[::2]]
-    pieces[1::2] = [f"<code>{one}</code>" for one in pieces[1::2]]
+    strong, emphasis = (r"\*\*(.+?)\*\*", r"<strong>\1</strong>"), (r"\*(.+?)\*", r"<em>\1</em>")
+    pieces[::2] = [re.sub(*emphasis, re.sub(*strong, piece)) for piece in pieces[::2]]
+    pieces[1::2] = [f"<code>{piece}</code>" for piece in pieces[1::2]]
     return Markup("".join(pieces))
 
 
@@ -90,29 +88,24 @@ def as_markdown(text: str) -> str:
 def _templates() -> Environment:
     found = Environment(
         loader=PackageLoader("experiments.report"),
-        autoescape=lambda name: name is not None and name.endswith(".html"),
+        autoescape=lambda name: str(name).endswith(".html"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"marked": marked, "md": as_markdown}
-    found.globals |= {"kind": _kind, "shapes": SHAPES}
+    found.filters |= {"marked": marked, "md": as_markdown, "kind": lambda one: type(one).__name__}
+    found.globals["shapes"] = dict(zip("osv^DPX", "●■▼▲◆✚✖", strict=True))
     return found
 
 
-def _kind(block: Any) -> str:
-    return {Table: "table", Figure: "figure"}.get(type(block), "text")
-
-
 def _facts(rows: pd.DataFrame) -> list[str]:
-    days = sorted({when[:10] for when in rows["when"] if when})
-    when = " to ".join(dict.fromkeys([days[0], days[-1]])) if days else "on an unknown day"
+    days = names(when[:10] for when in rows["when"])
     runs = f"{counted(len(rows), 'run')} of {counted(rows['dataset'].nunique(), 'data set')}"
-    pairs = rows["device"] + " with " + rows["machine"]
+    machines = names(rows["device"] + " with " + rows["machine"])
     versions = [f"{name} {names(rows[name]).replace(', ', '/')}" for name in VERSIONS]
     return [
-        f"{runs}, {when}, models: {names(rows['model'])}.",
-        f"Run on {'; '.join(sorted(set(pairs)))}; {', '.join(versions)}.",
+        f"{runs}, {days}, models: {names(rows['model'])}.",
+        f"Run on {machines}; {', '.join(versions)}.",
     ]
 
 
@@ -122,7 +115,7 @@ def _footer(found: Results) -> str:
         notes.append(f"{counted(found.unreadable, 'line')} could not be read.")
     if found.repeated:
         notes.append(f"{counted(found.repeated, 'run')} had a later row, which was taken.")
-    strange = set(found.rows["protocol"]) - {module.PROTOCOL for module in PROTOCOLS}
-    if strange:
-        notes.append(f"Rows of unknown protocols are not shown: {', '.join(sorted(strange))}.")
+    strange = names(set(found.rows["protocol"]) - {module.PROTOCOL for module in PROTOCOLS})
+    if strange != NOTHING:
+        notes.append(f"Rows of unknown protocols are not shown: {strange}.")
     return " ".join(notes)

@@ -6,11 +6,11 @@ Text may hold two marks, ``**bold**`` and ```code```; everything else is taken l
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-NUMBER = re.compile(r"\**[−+<~]?\s?(\d|–)|$")
+NUMBER = re.compile(r"\**[−+<>~]?\s?(\d|–)|$")
 
 
 class Column(NamedTuple):
@@ -22,13 +22,13 @@ class Column(NamedTuple):
 @dataclass(frozen=True)
 class Table:
     caption: str
-    cells: Mapping[str, Sequence[str]]  # by column; the first one names the lines
+    cells: Mapping[str, Iterable[str]]  # by column; the first one names the lines
     long: bool = False  # folded away on the page, left out of the summary
 
     @property
     def columns(self) -> list[Column]:
         return [
-            Column(name, all(NUMBER.match(cell) for cell in cells), name.startswith("paper"))
+            Column(name, all(map(NUMBER.match, cells)), name.startswith("paper"))
             for name, cells in self.cells.items()
         ]
 
@@ -37,33 +37,31 @@ class Table:
         return list(zip(*self.cells.values(), strict=True))
 
 
-class Panel(NamedTuple):
-    title: str
-    image: str  # an SVG as a data URI
-    width: float  # inches
-
-
-class Key(NamedTuple):
-    """An entry of a legend."""
-
-    label: str
-    colour: str
-    marker: str = "o"
-
-
 @dataclass(frozen=True)
 class Figure:
     name: str
     caption: str
-    panels: Sequence[Panel]
-    legend: Sequence[Key] = ()
+    panels: Sequence[Any]  # of ``figures.panel``
+    legend: Sequence[Any] = ()  # of ``figures.look``
 
 
-Block = str | Table | Figure
+Block = str | Table | Figure | None  # None: there was nothing to show
 
 
-@dataclass(frozen=True)
-class Section:
+def by_lines(caption: str, columns: str, lines: Sequence[Sequence[str]]) -> Table | None:
+    """A table from its lines, with the names of the columns separated by bars."""
+    names = " ".join(columns.split()).split("| ")
+    cells = dict(zip(map(str.strip, names), zip(*lines, strict=True), strict=False))
+    return Table(" ".join(caption.split()), cells) if lines else None
+
+
+def figure(
+    name: str, caption: str, panels: Sequence[Any], legend: Sequence[Any] = ()
+) -> Figure | None:
+    return Figure(name, " ".join(caption.split()), panels, legend) if panels else None
+
+
+class Section(NamedTuple):
     name: str
     title: str
     blocks: Sequence[Block]

@@ -1,34 +1,37 @@
-"""Parts that several sections share: what was run, how it ended, ranks beside the paper's, means."""
+"""Parts that several sections share: what was run, how it ended, ranks beside the paper's."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
 from experiments import statistics
-from experiments.report import figures, paper
-from experiments.report.blocks import Block, Figure, Table
+from experiments.report import figures, numbers, paper
+from experiments.report.blocks import Block, Figure, Table, by_lines, figure
 from experiments.report.numbers import (
     NOTHING,
     best,
     code,
     counted,
     fixed,
-    listing,
     p_value,
     plus_minus,
-    seconds,
-    small,
     span,
-    whole,
 )
 
 CRUMB = "crumb"
 UNITS = {"classification": "accuracy points", "regression": "% of RMSE"}
-METRICS = {"accuracy": "accuracy", "auc": "ROC AUC", "log_loss": "log-loss", "r2": "R²"}
+METRICS = {
+    "accuracy": "accuracy",
+    "auc": "ROC AUC",
+    "log_loss": "log-loss",
+    "r2": "R²",
+    "rmse": "RMSE",
+}
 ENDINGS = {"timeout": "timed out", "error": "failed", "missing": "could not be run"}
+COSTS = {"plan_seconds": "selection", "pass_seconds": "passes", "seconds": "all"}
+EFFECT = "mean ± SEM | median | sets + / 0 / − | p"
 
 
 def what_was_run(rows: pd.DataFrame, protocol: str) -> list[Block]:
@@ -38,54 +41,38 @@ def what_was_run(rows: pd.DataFrame, protocol: str) -> list[Block]:
     tasks = tried.groupby("task")["dataset"].nunique()
     kinds = ", ".join(f"{count} {task}" for task, count in tasks.items())
     clustered = tried["method"].isin([CRUMB, "case D"]) | tried["B"].notna()
-    lines = {
-        "Data sets": (f"{tried['dataset'].nunique()} ({kinds})", scope.datasets),
-        "Models": (names(tried["model"]), scope.models),
-        "Seeds": (str(tried["seed"].nunique()), scope.seeds),
-        "Pool rows N": (span(tried["N"]), scope.pool),
-        "Queries T": (span(tried["T"]), scope.queries),
-        "Context size n": (_context_size(tried), scope.context),
-        "Clusters K": (span(tried.loc[clustered, "K"]), scope.clusters),
-        "Device": (names(tried["device"]), paper.DEVICE),
-    }
-    ours, theirs = zip(*lines.values(), strict=True)
-    caption = f"What was run: {protocol}, beside the paper's {scope.place}"
-    return [
-        Table(caption, {"": [*lines], "here": ours, "paper": theirs}),
-        *_cuts(rows),
-        _ends(rows),
+    limited = tried[tried["method"] != "full"]
+    shares = span((limited["n"] / limited["N"]).round(2))
+    lines = [
+        ("Data sets", f"{tried['dataset'].nunique()} ({kinds})", scope.datasets),
+        ("Models", names(tried["model"]), scope.models),
+        ("Seeds", str(tried["seed"].nunique()), scope.seeds),
+        ("Pool rows N", span(tried["N"]), scope.pool),
+        ("Queries T", span(tried["T"]), scope.queries),
+        ("Context size n", f"{span(limited['n'])}; n / N = {shares}", scope.context),
+        ("Clusters K", span(tried.loc[clustered, "K"]), scope.clusters),
+        ("Device", names(tried["device"]), paper.DEVICE),
     ]
+    cuts = rows.loc[rows["drawn"] != "", "drawn"].value_counts()[:12]
+    cut = ", ".join(f"{code(name)} ({counted(count, 'run')})" for name, count in cuts.items())
+    caption = f"What was run: {protocol}, beside the paper's {scope.place}"
+    table = by_lines(caption, "setting | here | paper", lines)
+    return [table, f"**Cut:** {cut}." if cut else None, _endings(rows)]
 
 
-def names(values: pd.Series) -> str:
+def names(values: Iterable[str]) -> str:
     return ", ".join(sorted({str(value) for value in values if value})) or NOTHING
 
 
-def _context_size(rows: pd.DataFrame) -> str:
-    """A few values as they are; otherwise as shares of the pool as well."""
-    limited = rows[(rows["method"] != "full") & rows["n"].notna()]
-    few = limited["n"].nunique() <= 6
-    shares = span((limited["n"] / limited["N"]).round(2))
-    return span(limited["n"]) if few else f"{span(limited['n'])}; n / N = {shares}"
-
-
-def _cuts(rows: pd.DataFrame) -> list[Block]:
-    counts = rows.loc[rows["drawn"] != "", "drawn"].value_counts()
-    parts = [f"{code(cut)} ({counted(count, 'run')})" for cut, count in counts.items()]
-    more = " and others" if len(parts) > 12 else ""
-    return [f"**Cut:** {listing(parts[:12])}{more}."] if parts else []
-
-
-def _ends(rows: pd.DataFrame) -> str:
+def _endings(rows: pd.DataFrame) -> str:
     counts = statistics.outcomes(rows)
     total, failed = counts.sum(), counts.drop(columns="ok").sum(axis=1)
     said = f"{counted(len(rows), 'run')}: {total['ok']:,} ended well"
     bad = [f"{total[status]:,} {name}" for status, name in ENDINGS.items() if total[status]]
-    if not bad:
-        return f"{said}, none timed out or failed."
     methods = figures.in_order(failed[failed > 0].index)
     each = ", ".join(f"{figures.label(method)} {failed[method]:,}" for method in methods)
-    return f"{said}, {listing(bad)} (by method: {each}); the last section lists them."
+    behind = f"{', '.join(bad)} (by method: {each}); the last section lists them."
+    return f"{said}, {behind if bad else 'none timed out or failed.'}"
 
 
 def scores_of(rows: pd.DataFrame, protocol: str, metric: str | None = None) -> pd.DataFrame:
@@ -99,134 +86,120 @@ def compared(scores: pd.DataFrame) -> pd.DataFrame:
     return scores[figures.in_order(statistics.comparable(scores, always=[CRUMB, "case D"]))]
 
 
-def left_out(scores: pd.DataFrame) -> list[Block]:
+def left_out(scores: pd.DataFrame) -> str | None:
     """What the ranks do not show: incomplete groups, and methods with too few runs."""
     if scores.empty:
-        return ["No run ended well: there is nothing to rank."]
+        return "No run ended well: there is nothing to rank."
     kept, notes = compared(scores), []
-    incomplete = len(scores) - len(statistics.complete(kept))
+    incomplete, groups = len(scores) - len(kept.dropna()), counted(len(scores), "group")
     if incomplete:
-        groups = counted(len(scores), "group")
         notes.append(f"Left out: {incomplete:,} of {groups}, which lack a compared method.")
-    absent = [figures.label(method) for method in scores if method not in kept]
+    absent = ", ".join(figures.label(method) for method in scores if method not in kept)
     if absent:
-        notes.append(f"Not ranked, as fewer than half of the groups have it: {listing(absent)}.")
-    return [" ".join(notes)] if notes else []
+        notes.append(f"Not ranked, as fewer than half of the groups have it: {absent}.")
+    return " ".join(notes) or None
 
 
-def rank_table(
-    scores: pd.DataFrame,
-    caption: str,
-    published: Mapping[str, paper.Rank] | None = None,
-    reference: str = CRUMB,
-) -> Table:
+def rank_table(scores: pd.DataFrame, caption: str, reference: str = CRUMB,
+               published: Mapping[str, paper.Rank] | None = None) -> Table | None:  # fmt: skip
     """Mean rank ± SEM, wins, and the tests against the reference over groups and data sets."""
     kept = compared(scores)
-    summary = statistics.rank_summary(kept)
-    groups = statistics.rank_comparisons(kept, reference)
-    sets = statistics.dataset_comparisons(kept, reference)
-    pairs = zip(summary["mean"], summary["sem"], strict=True)
-    cells = {
-        "Method": [figures.label(method) for method in summary.index],
-        "mean rank": best(summary["mean"], [plus_minus(*pair) for pair in pairs], lower=True),
-    }
-    theirs = [(published or {}).get(method) for method in summary.index]
-    if published:
-        cells["paper mean rank"] = [plus_minus(*one[:2]) if one else NOTHING for one in theirs]
-    cells["wins"] = [fixed(won, 1) for won in summary["wins"]]
-    record = f"won / tied / lost by {figures.label(reference).split(':')[0]}"
-    each = [groups.get(method) for method in summary.index]
-    cells[record] = [one.record if one else NOTHING for one in each]
-    cells["p adj."] = [p_value(one.p_adjusted) if one else NOTHING for one in each]
-    if published:
-        cells["paper p adj."] = [one.p_adjusted or NOTHING if one else NOTHING for one in theirs]
-    over_sets = [sets.get(method) for method in summary.index]
-    cells["p adj., data sets"] = [p_value(o.p_adjusted) if o else NOTHING for o in over_sets]
-    full = statistics.complete(kept)
-    count = full.index.get_level_values("dataset").nunique()
-    about = f"({counted(len(full), 'group')}, {counted(count, 'data set')})"
-    return Table(f"{caption} {about}", cells)
+    summary, full = statistics.rank_summary(kept), kept.dropna()
+    over_groups = statistics.rank_comparisons(kept, reference)
+    over_sets = statistics.dataset_comparisons(kept, reference)
+    pairs = summary[["mean", "sem"]].to_numpy()
+    placed = best(summary["mean"], [plus_minus(*pair) for pair in pairs], lower=True)
+    lines = []
+    for method, rank, wins in zip(summary.index, placed, summary["wins"], strict=True):
+        groups, sets = (each.get(method, statistics.NONE) for each in (over_groups, over_sets))
+        tests = (groups.record, p_value(groups.p_adjusted), p_value(sets.p_adjusted))
+        theirs = (published or {}).get(method)
+        beside = (plus_minus(*theirs[:2]), theirs.p_adjusted) if theirs else (NOTHING, NOTHING)
+        lines.append((figures.label(method), rank, fixed(wins, 1), *tests, *beside))
+    columns = f"""Method | mean rank | wins | won / tied / lost by {figures.label(reference)[:5].strip(":")}
+        | p adj. | p adj., data sets{" | paper rank | paper p adj." if published else ""}"""
+    sets = counted(full.index.get_level_values("dataset").nunique(), "data set")
+    return by_lines(f"{caption} ({counted(len(full), 'group')}, {sets})", columns, lines)
 
 
 def rank_bars(name: str, scores: pd.DataFrame, caption: str) -> Figure | None:
     """Mean rank with its 95 % interval, best on top."""
     summary = statistics.rank_summary(compared(scores))
-    if not summary["count"].any():
-        return None
-    looks = [figures.look(method) for method in summary.index]
-    labels, colours, _ = zip(*looks, strict=True)
-    height = 0.75 + 0.31 * len(summary)
-    picture = figures.panel(
-        "Mean rank", lambda axes: figures.bars(axes, summary, labels, colours), 5.4, height
-    )
-    return Figure(name, caption, [picture])
+    colours = [figures.look(method).colour for method in summary.index]
+    size = (5.4, 0.75 + 0.31 * len(summary))
+    drawn = figures.panel("Mean rank", figures.rank_bars, summary, colours, size=size)
+    return figure(name, caption, [drawn])
 
 
-def ranks_by_model(rows: pd.DataFrame, protocol: str, published: Any = None) -> list[Table]:
-    """The rank table of each model, where there are several."""
-    models = per_model(rows) if rows["model"].nunique() > 1 else []
-    found = {model: scores_of(rows[rows["model"] == model], protocol) for model in models}
-    return [
-        rank_table(scores, f"Ranks with {model} alone", published)
-        for model, scores in found.items()
-        if not scores.empty
+def rank_curves(name: str, scores: pd.DataFrame, levels: Mapping[str, str]) -> Figure | None:
+    """Mean rank against each level of the groups that has several values, best on top."""
+    placed = statistics.ranks(compared(scores))
+    rows = placed.rename_axis("method", axis=1).stack().rename("rank").reset_index()
+    labels = {"ylabel": "mean rank", "ylim": (placed.shape[1] + 0.1, 0.9)}
+    panels = [
+        figures.panel("Mean rank", figures.curves, rows, level, "rank", True, xlabel=text, **labels)
+        for level, text in levels.items()
+        if rows[level].nunique() > 1
     ]
+    caption = f"Mean rank against {' and '.join(levels)}, ± SEM."
+    return figure(name, caption, panels, figures.keys(placed))
 
 
-def metric_table(rows: pd.DataFrame, caption: str) -> Table | None:
-    """Means of all metrics over the data sets that every compared method has.
+def ranks_by_model(rows: pd.DataFrame, protocol: str) -> list[Block]:
+    """The rank table of each model, where there are several."""
+    found = {model: scores_of(part, protocol) for model, part in rows.groupby("model")}
+    several = found if len(found) > 1 else {}
+    return [rank_table(each, f"Ranks with {m} alone") for m, each in several.items() if len(each)]
+
+
+def metric_table(rows: pd.DataFrame, protocol: str) -> Table:
+    """Means over the data sets that all compared methods have, and mean ranks, by each metric.
 
     RMSEs of several sets have no common scale, so R² stands for regression.
     """
-    found = {}
-    for metric, name in METRICS.items():
+    methods = figures.in_order(statistics.ok_rows(rows)["method"])
+    cells: dict[str, Iterable[str]] = {"Method": map(figures.label, methods)}
+    for metric in ("accuracy", "auc", "log_loss", "r2"):
         means = statistics.per_dataset(rows, metric)
-        full = statistics.complete(means, statistics.comparable(means))
-        if len(full):
-            found[f"{name} ({len(full)} sets)"] = full.mean(), metric in statistics.LOWER_IS_BETTER
-    if not found:
-        return None
-    methods = figures.in_order({method for means, _ in found.values() for method in means.index})
-    cells = {"Method": [figures.label(method) for method in methods]}
-    for name, (means, lower) in found.items():
-        values = means.reindex(methods).round(4)
-        cells[name] = best(values, [fixed(value, 4) for value in values], lower)
-    return Table(caption, cells)
-
-
-def dataset_table(rows: pd.DataFrame, metric: str, over: str = "seeds") -> Table | None:
-    """One line for each data set, the best in bold."""
-    means = statistics.per_dataset(rows, metric)
-    if means.empty:
-        return None
-    means = means[figures.in_order(means.columns)].round(12 if metric == "rmse" else 4)
-    lower = metric in statistics.LOWER_IS_BETTER
-    show = small if metric == "rmse" else lambda value: fixed(value, 4)
-    lines = [best(line, [show(value) for value in line], lower) for line in means.to_numpy(float)]
-    columns = zip(*lines, strict=True)
-    labels = [figures.label(method) for method in means.columns]
-    sizes = rows.groupby("dataset")["N"].max()
-    cells = {
-        "Data set": [code(name) for name in means.index],
-        "N": [whole(sizes[name]) for name in means.index],
-        **dict(zip(labels, map(list, columns), strict=True)),
-    }
-    title = METRICS.get(metric, "RMSE")
+        means = statistics.complete(means, statistics.comparable(means))
+        if len(means):
+            placed = statistics.ranks(compared(scores_of(rows, protocol, metric))).mean()
+            average, placed = means.mean().reindex(methods).round(4), placed.reindex(methods)
+            texts, name = [fixed(value, 4) for value in average], METRICS[metric]
+            lower = metric in statistics.LOWER_IS_BETTER
+            cells[f"{name} ({len(means)} sets)"] = best(average, texts, lower)
+            cells[f"rank by {name}"] = best(placed, [fixed(value, 2) for value in placed], True)
     return Table(
-        f"{title[0].upper()}{title[1:]} of each data set, mean over {over}", cells, long=True
+        "Means over data sets, and mean ranks", {name: [*each] for name, each in cells.items()}
     )
 
 
-def time_columns(means: pd.DataFrame) -> dict[str, list[str]]:
+def dataset_table(rows: pd.DataFrame, metric: str) -> Table | None:
+    """One line for each data set, the best in bold."""
+    means = statistics.per_dataset(rows, metric)
+    means = means[figures.in_order(means.columns)].round(12 if metric == "rmse" else 4)
+    lower, sizes = metric in statistics.LOWER_IS_BETTER, rows.groupby("dataset")["N"].max()
+    show = numbers.small if metric == "rmse" else lambda value: fixed(value, 4)
+    lines = [
+        (code(name), numbers.whole(sizes[name]), *best(line, map(show, line), lower))
+        for name, line in zip(means.index, means.to_numpy(float), strict=True)
+    ]
+    caption = f"{METRICS[metric]} of each data set, mean over its runs"
+    table = by_lines(caption, " | ".join(["Data set", "N", *map(figures.label, means)]), lines)
+    return Table(caption, table.cells, long=True) if table else None
+
+
+def time_columns(means: pd.DataFrame) -> dict[str, pd.Series]:
     """Seconds of selection, of passes and of both, and the share of selection."""
-    shares = means["plan_seconds"] / means["seconds"].where(means["seconds"] > 0)
-    return {
-        "selection, s": [seconds(value) for value in means["plan_seconds"]],
-        "passes, s": [seconds(value) for value in means["pass_seconds"]],
-        "all, s": [seconds(value) for value in means["seconds"]],
-        "selection, %": [fixed(100 * share, 0) for share in shares],
-    }
+    share = 100 * means["plan_seconds"] / means["seconds"].where(means["seconds"] > 0)
+    times = {f"{name}, s": means[cost].map(numbers.seconds) for cost, name in COSTS.items()}
+    return {**times, "selection, %": share.map(numbers.whole)}
 
 
-def per_model(rows: pd.DataFrame) -> list[str]:
-    return sorted(str(model) for model in rows["model"].unique() if model)
+def effect(values: pd.Series, digits: int = 2) -> tuple[str, str, str, str]:
+    """The columns of ``EFFECT``: differences of data sets, and Wilcoxon's test that they are 0."""
+    found = values.dropna().round(statistics.DIGITS)
+    signs = f"{(found > 0).sum()} / {(found == 0).sum()} / {(found < 0).sum()}"
+    mean = plus_minus(found.mean(), found.sem(), digits, sign=True)
+    median, p = fixed(found.median(), digits, sign=True), p_value(statistics.wilcoxon(found))
+    return mean, median, signs, p

@@ -2,126 +2,88 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments import statistics
-from experiments.report import figures
-from experiments.report.blocks import Block, Figure, Key, Panel, Table
-from experiments.report.common import (
-    compared,
-    dataset_table,
-    left_out,
-    rank_table,
-    scores_of,
-    time_columns,
-)
+from experiments.report import common, figures
+from experiments.report.blocks import Block, Figure, Table, figure
 from experiments.report.numbers import NOTHING, fixed, p_value, whole
 
 PROTOCOL, TITLE = "large", "Large data sets and early stopping"
-ABOUT = (
-    "The paper: with early stopping CRUMB wins more often than MICP, significantly (p < 0.01) with "
-    "TabPFNv2 and TabICLv1, and gets there with smaller contexts."
-)
+ABOUT = """The paper: with early stopping CRUMB wins more often than MICP, significantly (p < 0.01)
+with TabPFNv2 and TabICLv1, and gets there with smaller contexts."""
 PAIR = ["crumb", "micp"]
 
 
-def blocks(rows: pd.DataFrame) -> list[Block | None]:
-    scores = scores_of(rows, PROTOCOL)
+def blocks(rows: pd.DataFrame) -> list[Block]:
+    scores = common.scores_of(rows, PROTOCOL)
     if scores.empty:
-        return [*left_out(scores)]
+        return [common.left_out(scores)]
     return [
-        *left_out(scores),
+        common.left_out(scores),
         _figure(rows, scores),
         _cost_table(rows, scores),
-        rank_table(scores, "Ranks by accuracy or RMSE"),
-        dataset_table(rows, "accuracy"),
-        dataset_table(rows, "rmse"),
+        common.rank_table(scores, "Ranks by accuracy or RMSE"),
+        common.dataset_table(rows, "accuracy"),
+        common.dataset_table(rows, "rmse"),
     ]
 
 
 def wins_by_model(scores: pd.DataFrame) -> pd.DataFrame:
     """Models × methods, ties shared."""
-    kept = compared(scores)
-    parts = {model: statistics.wins(part) for model, part in kept.groupby(level="model")}
-    return pd.DataFrame(parts).T
+    parts = common.compared(scores).groupby(level="model")
+    return pd.DataFrame({model: statistics.wins(part) for model, part in parts}).T
 
 
-def against_micp(scores: pd.DataFrame) -> pd.Series:
+def against_micp(scores: pd.DataFrame) -> dict[str, float]:
     """Wilcoxon's p of CRUMB against MICP for each model."""
-    if not set(PAIR) <= set(scores):
-        return pd.Series(dtype=float)
-    parts = scores.groupby(level="model")
-    return pd.Series({model: statistics.compare(part, *PAIR).p for model, part in parts})
+    parts = scores.groupby(level="model") if set(PAIR) <= set(scores) else []
+    return {model: statistics.compare(part, *PAIR).p for model, part in parts}
 
 
-def _figure(rows: pd.DataFrame, scores: pd.DataFrame) -> Figure:
-    won, points = wins_by_model(scores), _median_points(rows)
-    markers = dict(zip(won.index, figures.MARKERS, strict=False))
-    panels = [_wins_panel(won, against_micp(scores))]
-    panels += [_size_panel(points, markers)] if len(points) else []
-    legend = figures.keys(won.columns)
-    legend += [Key(f"{model} (b)", figures.MUTED, mark) for model, mark in markers.items()]
-    caption = (
-        "(a) Wins over data sets and seeds, ties shared; p: CRUMB against MICP, Wilcoxon. (b) Median "
-        "accuracy against mean context size of CRUMB and MICP; a line joins the two on one data set "
-        "(the paper's Figure 4)."
-    )
-    return Figure("large-wins-and-sizes", caption, panels, legend)
-
-
-def _wins_panel(won: pd.DataFrame, p: pd.Series) -> Panel:
-    def draw(axes: Axes) -> None:
-        width, models = 0.8 / len(won.columns), np.arange(len(won))
-        for j, method in enumerate(won.columns):
-            at = models + (j - (len(won.columns) - 1) / 2) * width
-            drawn = axes.bar(at, won[method], width * 0.92, color=figures.look(method).colour)
-            axes.bar_label(drawn, fmt="{:.3g}", fontsize=8)
-        tests = [f"\np = {p_value(p[model])}" if model in p else "" for model in won.index]
-        axes.set_xticks(models, [f"{m}{test}" for m, test in zip(won.index, tests, strict=True)])
-        axes.set_ylabel("wins")
-        axes.grid(visible=False, axis="x")
-
-    return figures.panel("(a) Wins", draw)
-
-
-def _median_points(rows: pd.DataFrame) -> pd.DataFrame:
-    good = statistics.ok_rows(rows)
+def _figure(rows: pd.DataFrame, scores: pd.DataFrame) -> Figure | None:
+    won, tests, good = wins_by_model(scores), against_micp(scores), statistics.ok_rows(rows)
+    named = won.rename({model: f"{model}\np = {p_value(p)}" for model, p in tests.items()})
     good = good[good["method"].isin(PAIR) & (good["task"] == "classification")]
-    return good.groupby(["dataset", "model", "method"]).agg(
-        accuracy=("accuracy", "median"), size=("context_mean", "mean")
-    )
+    columns = {"size": ("context_mean", "mean"), "accuracy": ("accuracy", "median")}
+    points = good.groupby(["dataset", "model", "method"]).agg(**columns)
+    labels = {"xlabel": "mean rows of a context", "ylabel": "median accuracy", "xscale": "log"}
+    panels = [
+        figures.panel("(a) Wins", _wins, named, ylabel="wins"),
+        figures.panel("(b) Accuracy against context size", _sizes, points, **labels),
+    ]
+    caption = """(a) Wins over data sets and seeds, ties shared; p: CRUMB against MICP, Wilcoxon. (b)
+        Median accuracy against mean context size of CRUMB and MICP; a line joins the two on one
+        data set and model (the paper's Figure 4)."""
+    return figure("large-wins-and-sizes", caption, panels, figures.keys(won))
 
 
-def _size_panel(points: pd.DataFrame, markers: dict[str, str]) -> Panel:
-    def draw(axes: Axes) -> None:
-        for (_, model), pair in points.groupby(level=["dataset", "model"]):
-            axes.plot(pair["size"], pair["accuracy"], color=figures.MUTED, linewidth=0.9)
-            for method, (accuracy, size) in pair.droplevel(["dataset", "model"]).iterrows():
-                mark = {"marker": markers.get(model, "o"), "color": figures.look(method).colour}
-                axes.scatter(size, accuracy, s=34, zorder=2, **mark)
-        axes.set_xscale("log")
-        figures.logarithmic(axes.xaxis)
-        axes.set(xlabel="mean rows of a context", ylabel="median accuracy")
+def _wins(axes: Axes, won: pd.DataFrame) -> None:
+    colours = [figures.look(method).colour for method in won]
+    won.plot.bar(ax=axes, color=colours, legend=False, rot=0, width=0.8)
+    for drawn in axes.containers:
+        axes.bar_label(drawn, fmt="{:.3g}", fontsize=8)
+    axes.grid(visible=False, axis="x")
 
-    return figures.panel("(b) Accuracy against context size", draw)
+
+def _sizes(axes: Axes, points: pd.DataFrame) -> None:
+    for _, pair in points.groupby(level=["dataset", "model"]):
+        axes.plot(pair["size"], pair["accuracy"], color=figures.MUTED, linewidth=0.9)
+    for method, part in points.groupby(level="method"):
+        _, colour, marker = figures.look(method)
+        axes.scatter(part["size"], part["accuracy"], s=34, color=colour, marker=marker, zorder=2)
 
 
 def _cost_table(rows: pd.DataFrame, scores: pd.DataFrame) -> Table:
-    good, won = statistics.ok_rows(rows), wins_by_model(scores)
-    by = good.groupby(["model", "method"])
-    means = by[["plan_seconds", "pass_seconds", "seconds", "context_mean"]].mean()
-    means["accuracy"] = by["accuracy"].median()
-    order = [(m, k) for m in means.index.levels[0] for k in figures.in_order(means.loc[m].index)]
-    means = means.loc[order]
-    wins = [won.loc[m, k] if m in won.index and k in won else None for m, k in order]
+    by, won = statistics.ok_rows(rows).groupby(["model", "method"]), wins_by_model(scores).stack()
+    means = by[[*common.COSTS, "context_mean"]].mean().assign(accuracy=by["accuracy"].median())
     cells = {
-        "Model": [model or NOTHING for model, _ in order],
-        "Method": [figures.label(method) for _, method in order],
-        "wins": [fixed(value, 1) for value in wins],
-        "median accuracy": [fixed(value) for value in means["accuracy"]],
-        "rows a context": [whole(value) for value in means["context_mean"]],
-        **time_columns(means),
+        "Model": [model or NOTHING for model, _ in means.index],
+        "Method": [figures.label(method) for _, method in means.index],
+        "wins": won.reindex(means.index).map(lambda value: fixed(value, 1)),
+        "median accuracy": means["accuracy"].map(fixed),
+        "rows a context": means["context_mean"].map(whole),
+        **common.time_columns(means),
     }
     return Table("Wins, context sizes and wall-clock", cells)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 class Rank(NamedTuple):
     mean: float
     sem: float
-    p_adjusted: str | None = None  # against CRUMB, as printed
+    p_adjusted: str = "–"  # against CRUMB, as printed
 
 
 # Table 1: TabICL-v2, 51 data sets, 10 seeds, n = 0.1 N. In the order of the paper.
@@ -25,21 +25,18 @@ MAIN_RANKS = {
 }
 # Section "Main Results", outcome: average PFN inference time.
 MAIN_PASS_SECONDS = {"crumb": 35.0, "knn": 361.0}
-
 # Table 2: 38 classification sets, three models, five proportions, five seeds.
 CONSISTENCY_RANKS = {
     "crumb": Rank(1.809, 0.027),
     "micp": Rank(2.022, 0.023, "~10⁻⁸"),
     "uniform": Rank(2.169, 0.026, "~10⁻⁹"),
 }
-
 # Table 3: mean and SEM of accuracy under drift, three classification sets, three models, ten seeds.
 DRIFT = {
     0.0: {"crumb": (0.794, 0.029), "micp": (0.746, 0.033), "lead": (0.049, 0.006)},
     0.5: {"crumb": (0.788, 0.019), "micp": (0.663, 0.031), "lead": (0.125, 0.015)},
     1.0: {"crumb": (0.699, 0.014), "micp": (0.528, 0.031), "lead": (0.171, 0.021)},
 }
-
 # Table 5: how selection and passes grow with N at a fixed n, and the number of passes.
 COMPLEXITY = {
     "full": ("–", "O(N²)", "1"),
@@ -48,61 +45,40 @@ COMPLEXITY = {
     "micp": ("O(N²), O(N) with K′ capped", "O(1)", "K*"),
     "crumb": ("O(N)", "O(1)", "K"),
 }
-
 # Appendix "RFF and Batching Ablation": D = 64, B = 50 (Table 4) against exact herding.
 RFF_DEFAULT, RFF_POINTS, RFF_SPEED_UP = "D = 64, B = 50", 0.2, 10.0
 
-THREE_MODELS = "TabPFNv2, TabICLv1, TabICLv2"
-DEVICE = "A100 80 GB, 64 CPU cores"
-
 
 class Scope(NamedTuple):
-    """What the paper ran; "not said" where it does not say."""
+    """What the paper ran; ``three`` are TabPFNv2, TabICLv1 and TabICLv2."""
 
     place: str
     datasets: str
-    models: str = THREE_MODELS
-    seeds: str = "10"
-    pool: str = "not said"
-    queries: str = "not said"
-    context: str = "500"
-    clusters: str = "20"
+    models: str
+    seeds: str
+    pool: str
+    queries: str
+    context: str
+    clusters: str
 
 
-SCOPES = {
-    "main": Scope("Table 1", "51 of TabArena", "TabICLv2", queries="200", context="0.1 N"),
-    "consistency": Scope(
-        "Table 2, Figure 3",
-        "38 of TabArena (classification)",
-        seeds="5",
-        pool="500, 1,000, 2,000 at most",
-        context="0.05, 0.1, 0.2, 0.5, 0.8 N",
-    ),
-    "large": Scope(
-        "Figure 4",
-        "5 largest of TabArena",
-        seeds="5",
-        pool="57k to 100k",
-        context="at most 0.1 N, early stopping",
-    ),
-    "drift": Scope(
-        "Table 3, Figure 5",
-        "4: Anneal, Amazon Employee Access, Airfoil Self Noise, Higgs",
-        pool="about 25,000",
-        queries="200",
-        context="min(0.1 N, 10,000)",
-    ),
-    "clusters": Scope("Figure 6", "TabArena", context="0.1 N", clusters="1, 5, 10, 20, 30"),
-    "retrieval": Scope("Figures 7 and 8", "TabArena", "not named there", pool="10,000 at most"),
-    "factorial": Scope(
-        "Figure 9",
-        "51 of TabArena",
-        pool="10,000 at most",
-        context="500, 1,000, 2,000",
-        clusters="20 (B, D)",
-    ),
-    "rff": Scope("Figures 10 to 13", "51 of TabArena"),
-    "complexity": Scope(
-        "Table 5", "an analysis, nothing measured", "–", "–", context="fixed", clusters="fixed"
-    ),
-}
+_SCOPES = """
+main: Table 1 | 51 of TabArena | TabICLv2 | 10 | not said | 200 | 0.1 N | 20
+consistency: Table 2, Figure 3 | 38 of TabArena (classification) | three | 5 |
+ 500, 1,000, 2,000 at most | not said | 0.05, 0.1, 0.2, 0.5, 0.8 N | 20
+large: Figure 4 | 5 largest of TabArena | three | 5 | 57k to 100k | not said |
+ at most 0.1 N, early stopping | 20
+drift: Table 3, Figure 5 | 4: Anneal, Amazon Employee Access, Airfoil Self Noise, Higgs | three |
+ 10 | about 25,000 | 200 | min(0.1 N, 10,000) | 20
+clusters: Figure 6 | TabArena | three | 10 | not said | not said | 0.1 N | 1, 5, 10, 20, 30
+retrieval: Figures 7, 8 | TabArena | not named | 10 | 10,000 at most | not said | 500 | 20
+factorial: Figure 9 | 51 of TabArena | three | 10 | 10,000 at most | not said | 500, 1,000, 2,000 |
+ 20 (B, D)
+rff: Figures 10 to 13 | 51 of TabArena | three | 10 | not said | not said | 500 | 20
+complexity: Table 5 | an analysis, nothing measured | – | – | – | – | fixed | fixed
+"""
+_LINES = (
+    _SCOPES.replace("three", "TabPFNv2, TabICLv1, TabICLv2").replace("\n ", " ").split("\n")[1:-1]
+)
+SCOPES = {line.split(":")[0]: Scope(*line.split(": ", 1)[1].split(" | ")) for line in _LINES}
+DEVICE = "A100 80 GB, 64 CPU cores"

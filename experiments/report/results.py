@@ -11,14 +11,15 @@ import pandas as pd
 
 from crumb.errors import InvalidInput
 from experiments.environment import ENVIRONMENT
-from experiments.metrics import SCORES
 from experiments.protocol import IDENTITY
 from experiments.run import OUTCOME
 from experiments.store import parse_row
 
 BY_CLUSTER = ("cluster_queries", "cluster_score", "cluster_mmd2")  # lists, in some protocols
-IDENTITY_TEXT = ("protocol", "dataset", "task", "model", "method", "kernel", "drawn")
-TEXT = (*IDENTITY_TEXT, "status", "message", *ENVIRONMENT)
+TEXT = (
+    "protocol", "dataset", "task", "model", "method", "kernel", "drawn", "status", "message",
+    *ENVIRONMENT,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,11 @@ def read_results(path: Path) -> Results:
     """One ``.jsonl`` or ``.jsonl.gz`` file, or all of a folder and its folders."""
     if not path.exists():
         raise FileNotFoundError(2, "No such file or folder", str(path))
-    packed = [*path.rglob("*.jsonl"), *path.rglob("*.jsonl.gz")]
-    files = sorted(packed) if path.is_dir() else [path]
+    files = sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.gz")]) if path.is_dir() else [path]
     records = [parse_row(line) for file in files for line in _lines(file)]
     good = [record for record in records if record is not None]
     if not good:
-        raise InvalidInput(
-            f"{path} holds no rows of results: `python -m experiments run` writes them."
-        )
+        raise InvalidInput(f"{path} holds no rows: `python -m experiments run` writes them.")
     rows = as_frame(good)
     kept = rows.drop_duplicates([*IDENTITY, "device"], keep="last", ignore_index=True)
     names = [file.name for file in files]
@@ -49,7 +47,7 @@ def read_results(path: Path) -> Results:
 
 def as_frame(records: list[dict[str, Any]]) -> pd.DataFrame:
     """All columns of the schema, numbers as floats, absent text empty."""
-    columns = [*dict.fromkeys((*IDENTITY, *OUTCOME, *SCORES, *BY_CLUSTER, *ENVIRONMENT))]
+    columns = [*IDENTITY, *OUTCOME, *BY_CLUSTER, *ENVIRONMENT]
     rows = pd.DataFrame(records).reindex(columns=columns)
     for name in set(columns) - set(TEXT) - set(BY_CLUSTER):
         rows[name] = pd.to_numeric(rows[name], errors="coerce").astype(float)

@@ -1,102 +1,77 @@
-"""Protocol ``retrieval``: herding, Centroid-NN and Voronoi-Uniform (the paper's Figures 7 and 8)."""
+"""Protocol ``retrieval``: herding and its alternatives (the paper's Figures 7 and 8)."""
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from experiments import statistics
-from experiments.report import figures
-from experiments.report.blocks import Block, Figure, Panel, Table
-from experiments.report.common import dataset_table, per_model, scores_of
-from experiments.report.numbers import fixed, p_value, plus_minus
+from experiments.report import common, figures
+from experiments.report.blocks import Block, Figure, by_lines, figure
 
 PROTOCOL, TITLE = "retrieval", "Which rows for a cluster"
-ABOUT = (
-    "Clusters of queries are the same, the rows of each differ. The paper finds a positive mean "
-    "advantage of herding over both alternatives on every model, for classification and regression, "
-    "exact and with random features."
-)
+ABOUT = """Clusters of queries are the same, the rows of each differ. The paper finds a positive
+mean advantage of herding over both alternatives on every model, for classification and regression,
+exact and with random features."""
 RIVALS = ("centroid", "voronoi")
 METRICS = {"accuracy": "accuracy points", "r2": "R² × 100"}
 
 
-def blocks(rows: pd.DataFrame) -> list[Block | None]:
+def blocks(rows: pd.DataFrame) -> list[Block]:
     named = rows.assign(kernel=rows["kernel"].replace("", "as set"))
-    kernels = named.loc[named["method"] == "crumb", "kernel"].unique()
-    found = {kernel: advantages(named, kernel) for kernel in sorted(kernels)}  # exact, rff
-    found = {kernel: frame for kernel, frame in found.items() if len(frame)}
-    if not found:
+    kernels = sorted({"exact", "rff", *named.loc[named["method"] == "crumb", "kernel"]})
+    frame = pd.concat([advantages(named, kernel).assign(kernel=kernel) for kernel in kernels])
+    if frame.empty:
         return ["No pair of runs ended well: there is nothing to compare."]
+    lines = [
+        (kernel, METRICS[metric], figures.label(rival), model, *common.effect(part["lead"]))
+        for (kernel, metric, rival, model), part in frame.groupby(
+            ["kernel", "metric", "rival", "model"]
+        )
+    ]
+    caption = "Advantage of herding over data sets, with Wilcoxon's p"
     return [
-        _table(found),
-        *(_figure(kernel, frame) for kernel, frame in found.items()),
-        dataset_table(rows, "accuracy"),
-        dataset_table(rows, "r2"),
+        by_lines(caption, f"Kernel | in | against | model | {common.EFFECT}", lines),
+        *(_figure(kernel, part) for kernel, part in frame.groupby("kernel")),
+        common.dataset_table(rows, "accuracy"),
+        common.dataset_table(rows, "r2"),
     ]
 
 
 def advantages(rows: pd.DataFrame, kernel: str) -> pd.DataFrame:
     """For each (metric, rival, model, data set) herding's mean lead over shared seeds, × 100."""
-    ours = rows[(rows["method"] == "crumb") & (rows["kernel"] == kernel)]
-    theirs = rows[rows["method"].isin(RIVALS)]
+    ours = (rows["method"] == "crumb") & (rows["kernel"] == kernel)
     found = [pd.DataFrame(columns=["model", "dataset", "lead", "metric", "rival"])]
     for metric in METRICS:
-        scores = scores_of(pd.concat([ours, theirs]), PROTOCOL, metric)
-        for rival in RIVALS:
-            if {"crumb", rival} <= set(scores):
-                lead = 100 * (scores["crumb"] - scores[rival]).dropna()
-                means = lead.groupby(level=["model", "dataset"]).mean().rename("lead")
-                found.append(means.reset_index().assign(metric=metric, rival=rival))
-    return pd.concat(found[1:] or found, ignore_index=True)
+        scores = common.scores_of(rows[ours | rows["method"].isin(RIVALS)], PROTOCOL, metric)
+        for rival in RIVALS if "crumb" in scores else ():
+            lead = 100 * (scores["crumb"] - scores.get(rival, np.nan)).dropna()
+            means = lead.groupby(level=["model", "dataset"]).mean().rename("lead")
+            found.append(means.reset_index().assign(metric=metric, rival=rival))
+    return pd.concat([part for part in found if len(part)] or found, ignore_index=True)
 
 
-def _table(found: dict[str, pd.DataFrame]) -> Table:
-    frame = pd.concat([part.assign(kernel=kernel) for kernel, part in found.items()])
-    groups = list(frame.groupby(["kernel", "metric", "rival", "model"])["lead"])
-    kernels, metrics, rivals, models = zip(*(key for key, _ in groups), strict=True)
-    leads = [part.round(statistics.DIGITS) for _, part in groups]
-    cells = {
-        "Kernel": kernels,
-        "Metric": [METRICS[metric] for metric in metrics],
-        "Against": [figures.label(rival) for rival in rivals],
-        "Model": models,
-        "mean advantage": [plus_minus(each.mean(), each.sem(), 2, sign=True) for each in leads],
-        "median": [fixed(each.median(), 2, sign=True) for each in leads],
-        "won / tied / lost": [
-            f"{(each > 0).sum()} / {(each == 0).sum()} / {(each < 0).sum()}" for each in leads
-        ],
-        "p": [p_value(statistics.wilcoxon(each)) for each in leads],
-    }
-    caption = "Advantage of herding, mean ± SEM over data sets; sets won, tied, lost; Wilcoxon's p"
-    return Table(caption, cells)
+def _figure(kernel: str, frame: pd.DataFrame) -> Figure | None:
+    panels = [
+        figures.panel(f"Kernel {kernel}", _strips, part, ylabel=f"advantage, {METRICS[metric]}")
+        for metric, part in frame.groupby("metric")
+    ]
+    caption = f"""Advantage of herding (kernel {kernel}) on each data set: a dot is the mean over
+        seeds, the box the middle half, the diamond the mean. Above the line favours herding (the
+        paper's {"Figure 8" if kernel == "rff" else "Figure 7"})."""
+    return figure(f"retrieval-{kernel.split()[0]}", caption, panels, figures.keys(RIVALS))
 
 
-def _figure(kernel: str, frame: pd.DataFrame) -> Figure:
-    parts = {metric: frame[frame["metric"] == metric] for metric in METRICS}
-    panels = [_panel(kernel, metric, part) for metric, part in parts.items() if len(part)]
-    place = "Figure 8" if kernel == "rff" else "Figure 7"
-    caption = (
-        f"Advantage of herding (kernel {kernel}) on each data set: a dot is the mean over seeds, the "
-        f"box the middle half, the diamond the mean. Above the line favours herding (the paper's "
-        f"{place})."
-    )
-    return Figure(f"retrieval-{kernel.replace(' ', '-')}", caption, panels, figures.keys(RIVALS))
-
-
-def _panel(kernel: str, metric: str, frame: pd.DataFrame) -> Panel:
-    models = per_model(frame)
-
-    def draw(axes: Axes) -> None:
-        for i, model in enumerate(models):
-            for j, rival in enumerate(RIVALS):
-                leads = frame[(frame["model"] == model) & (frame["rival"] == rival)]["lead"]
-                at, colour = 2.2 * i + 0.8 * j, figures.look(rival).colour
-                figures.strip(axes, at, leads.to_numpy(float), colour)
-        figures.zero_line(axes)
-        axes.set_xticks([2.2 * i + 0.4 for i in range(len(models))], models)
-        axes.set_ylabel(f"advantage, {METRICS[metric]}")
-        axes.grid(visible=False, axis="x")
-
-    title = "Accuracy" if metric == "accuracy" else "R²"
-    return figures.panel(f"{title}, kernel {kernel}", draw)
+def _strips(axes: Axes, frame: pd.DataFrame) -> None:
+    models = sorted(frame["model"].unique())
+    for (model, rival), part in frame.groupby(["model", "rival"]):
+        at, leads = 2.2 * models.index(model) + 0.8 * RIVALS.index(rival), part["lead"]
+        colour, jitter = figures.look(rival).colour, np.random.default_rng(0)
+        low, middle, high = leads.quantile([0.25, 0.5, 0.75])
+        axes.bar(at, high - low, 0.6, bottom=low, color=colour, alpha=0.18, edgecolor=colour)
+        axes.hlines(middle, at - 0.3, at + 0.3, color=colour)
+        axes.scatter(at + jitter.uniform(-0.2, 0.2, len(leads)), leads, s=9, color=colour)
+        axes.scatter(at, leads.mean(), s=34, marker="D", color=colour, edgecolors="white", zorder=5)
+    figures.zero_line(axes)
+    axes.set_xticks([2.2 * i + 0.4 for i in range(len(models))], models)
+    axes.grid(visible=False, axis="x")

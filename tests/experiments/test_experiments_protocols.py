@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crumb.bench.dataset import Dataset
-from crumb.bench.methods import METHODS, estimator_settings
-from crumb.bench.protocol import Room, Run, Wishes
-from crumb.bench.protocols import PROTOCOLS, VARIANTS, plan_runs, protocol_named
-from crumb.bench.split import drift_sizes, set_aside, split
 from crumb.errors import InvalidInput
 from crumb.selection import MICP
+from experiments.dataset import Dataset
+from experiments.methods import METHODS, estimator_settings
+from experiments.protocol import Overrides, Run, TableSize
+from experiments.protocols import PROTOCOLS, VARIANTS, plan_runs, protocol_named
+from experiments.split import drift_sizes, set_aside, split
 
 
 @dataclass(frozen=True)
@@ -73,26 +73,30 @@ def test_sizes_are_those_of_the_paper() -> None:
 
 def test_a_small_table_gives_what_it_has_and_no_run_twice() -> None:
     anneal = Table("anneal", 898)
-    assert {(run.N, run.T, run.n) for run in plan_runs(PROTOCOLS["main"], [anneal])} == {(718, 180, 72)}
+    assert {(run.N, run.T, run.n) for run in plan_runs(PROTOCOLS["main"], [anneal])} == {
+        (718, 180, 72)
+    }
     assert {run.n for run in plan_runs(PROTOCOLS["factorial"], [anneal])} == {500, 718}
     assert {run.N for run in plan_runs(PROTOCOLS["consistency"], [anneal])} == {500, 718}
 
 
-def test_wishes_win() -> None:
-    wishes = Wishes(models=("embedded",), methods=("crumb", "uniform"), seeds=2, queries=50, max_rows=2_000)
-    runs = plan_runs(PROTOCOLS["main"], [BIG, Table("small", 1_000)], wishes)
+def test_changes_win() -> None:
+    changes = Overrides(
+        models=("embedded",), methods=("crumb", "uniform"), seeds=2, queries=50, max_rows=2_000
+    )
+    runs = plan_runs(PROTOCOLS["main"], [BIG, Table("small", 1_000)], changes)
     assert len(runs) == 2 * 2 * 2
     assert {(run.dataset, run.N, run.T, run.drawn) for run in runs} == {
         ("big", 2_000, 50, "max_rows=2000"),
         ("small", 800, 50, None),  # nothing was cut
     }
     assert [run.seed for run in runs] == [0] * 4 + [1] * 4  # half a campaign is half of the seeds
-    later = plan_runs(PROTOCOLS["main"], [BIG], replace(wishes, first_seed=7))
+    later = plan_runs(PROTOCOLS["main"], [BIG], replace(changes, first_seed=7))
     assert [run.seed for run in later] == [7, 7, 8, 8]
-    drift = plan_runs(PROTOCOLS["drift"], [BIG], wishes)
+    drift = plan_runs(PROTOCOLS["drift"], [BIG], changes)
     assert max(run.N or 0 for run in drift) <= 2_000
     with pytest.raises(InvalidInput, match="Unknown method 'guess'"):
-        plan_runs(PROTOCOLS["main"], [BIG], Wishes(methods=("guess",)))
+        plan_runs(PROTOCOLS["main"], [BIG], Overrides(methods=("guess",)))
     with pytest.raises(InvalidInput, match="Unknown protocol"):
         protocol_named("maim")
 
@@ -106,7 +110,13 @@ def test_only_what_a_model_can_do_is_run() -> None:
 
 def test_the_sets_that_a_protocol_is_for() -> None:
     sizes = [Table(f"t{rows}", rows) for rows in (500, 90_000, 80_000, 70_000, 60_000, 50_000)]
-    assert [table.rows for table in PROTOCOLS["large"].choose(sizes)] == [90_000, 80_000, 70_000, 60_000, 50_000]
+    assert [table.rows for table in PROTOCOLS["large"].choose(sizes)] == [
+        90_000,
+        80_000,
+        70_000,
+        60_000,
+        50_000,
+    ]
     assert [table.rows for table in PROTOCOLS["complexity"].choose(sizes)] == [90_000]
     named = [Table("anneal", 898), Table("higgs_18k", 18_000), Table("other", 100)]
     assert PROTOCOLS["drift"].choose(named) == named[:2]
@@ -114,7 +124,9 @@ def test_the_sets_that_a_protocol_is_for() -> None:
 
 
 def test_a_table_that_cannot_be_read_has_one_run_a_method_to_say_so() -> None:
-    runs = plan_runs(PROTOCOLS["consistency"], [Table("torn", None)], Wishes(models=("embedded",), seeds=1))
+    runs = plan_runs(
+        PROTOCOLS["consistency"], [Table("torn", None)], Overrides(models=("embedded",), seeds=1)
+    )
     assert [(run.method, run.N, run.n) for run in runs] == [
         ("crumb", None, None), ("micp", None, None), ("uniform", None, None),
     ]  # fmt: skip
@@ -132,11 +144,18 @@ def test_a_group_of_ranks_differs_in_the_method_alone() -> None:
 
 def test_methods_are_the_paper_s() -> None:
     def settings(method: str, protocol: str = "main", **more: int) -> dict:
-        return estimator_settings(Run(protocol, "t", "classification", "embedded", method, 3, n=50, K=20, **more))
+        return estimator_settings(
+            Run(protocol, "t", "classification", "embedded", method, 3, n=50, K=20, **more)
+        )
 
     crumb = settings("crumb")
     assert (crumb["strategy"], crumb["n_clusters"], crumb["context_size"]) == ("mmd", 20, 50)
-    assert (crumb["kernel"], crumb["rff_dim"], crumb["herd_batch"], crumb["min_per_class"]) == ("rff", 64, 50, 0)
+    assert (crumb["kernel"], crumb["rff_dim"], crumb["herd_batch"], crumb["min_per_class"]) == (
+        "rff",
+        64,
+        50,
+        0,
+    )
     assert crumb["random_state"] == 3
     assert not crumb["early_stopping"]
     assert settings("crumb", "large")["early_stopping"]
@@ -157,7 +176,9 @@ def test_methods_are_the_paper_s() -> None:
     for wrong in ("crumb+colour=red", "crumb+kernel", "rff D=x B=1"):
         with pytest.raises(InvalidInput):
             settings(wrong)
-    assert set(METHODS) >= {method for protocol in PROTOCOLS.values() for method in protocol.methods} - {*VARIANTS}
+    assert set(METHODS) >= {
+        method for protocol in PROTOCOLS.values() for method in protocol.methods
+    } - {*VARIANTS}
 
 
 def table(rows: int, seed: int = 0) -> Dataset:
@@ -188,7 +209,7 @@ def test_smaller_pools_are_parts_of_larger_ones_and_queries_are_in_none() -> Non
 @pytest.mark.parametrize("seed", [0, 1])
 def test_drift_windows_move_and_the_pool_does_not(rows: int, seed: int) -> None:
     data = table(rows, seed)
-    N, T = drift_sizes(Room(rows, 200))
+    N, T = drift_sizes(TableSize(rows, 200))
     pools = []
     for tenth in range(11):
         run = Run("drift", "t", "regression", "embedded", "crumb", seed, N=N, T=T, tau=tenth / 10)
@@ -197,7 +218,9 @@ def test_drift_windows_move_and_the_pool_does_not(rows: int, seed: int) -> None:
         place = np.empty(rows)
         place[order] = quantile
         assert (len(found.pool), len(found.queries)) == (N, T)
-        assert not set(found.pool) & set(found.queries), "a query in the pool would find itself in its context"
+        assert not set(found.pool) & set(found.queries), (
+            "a query in the pool would find itself in its context"
+        )
         assert place[found.pool].max() < 0.5
         assert place[found.queries].min() >= tenth / 20
         assert place[found.queries].max() <= 0.5 + tenth / 20
@@ -209,5 +232,7 @@ def test_drift_windows_move_and_the_pool_does_not(rows: int, seed: int) -> None:
 def test_drift_follows_the_first_component() -> None:
     data = table(500)
     data.X["a"] = data.X["b"] = np.arange(500.0)  # two of six columns agree: that is PC1
-    order, quantile, _ = set_aside(Run("drift", "t", "regression", "embedded", "crumb", 0, tau=0.0), data.X)
+    order, quantile, _ = set_aside(
+        Run("drift", "t", "regression", "embedded", "crumb", 0, tau=0.0), data.X
+    )
     assert abs(np.corrcoef(order, quantile)[0, 1]) > 0.95

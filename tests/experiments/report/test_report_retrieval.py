@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from bench_rows import rows
+from experiment_rows import rows, titled
 
-from crumb.bench.report import retrieval
+from experiments.report import retrieval
 
 
 def test_advantages_of_each_kernel():
@@ -18,9 +18,16 @@ def test_advantages_of_each_kernel():
         ],
         ignore_index=True,
     )
-    assert retrieval.kernels(table) == ["exact", "rff"]
     exact = retrieval.advantages(table, "exact").set_index(["rival", "dataset"])["lead"]
     assert exact.to_dict() == pytest.approx(
-        {("centroid", "d0"): 10, ("centroid", "d1"): 0, ("voronoi", "d0"): 30, ("voronoi", "d1"): -10}
+        {
+            ("centroid", "d0"): 10,
+            ("centroid", "d1"): 0,
+            ("voronoi", "d0"): 30,
+            ("voronoi", "d1"): -10,
+        }
     )
     assert retrieval.advantages(table, "rff")["lead"].iloc[0] == pytest.approx(-10)
+    shown = titled(retrieval.blocks(table), "Advantage")
+    assert [line[0] for line in shown.lines] == ["exact", "exact", "rff", "rff"]
+    assert shown.lines[1][2:7] == ("Voronoi-Uniform", "m", "+10.00 ± 20.00", "+10.00", "1 / 0 / 1")

@@ -8,13 +8,17 @@ from typing import Any
 
 import pytest
 
-from crumb.bench.protocol import Run, key_of
-from crumb.bench.store import Store, by_status, read_rows
 from crumb.errors import InvalidInput
+from experiments.protocol import Run, key_of
+from experiments.store import Store, read_rows
 
 
 def row(seed: int, status: str = "ok", **more: Any) -> dict[str, Any]:
-    return {**Run("main", "t", "regression", "embedded", "crumb", seed).identity, "status": status, **more}
+    return {
+        **Run("main", "t", "regression", "embedded", "crumb", seed).identity,
+        "status": status,
+        **more,
+    }
 
 
 def write(path: Path, *rows: dict[str, Any]) -> None:
@@ -27,8 +31,11 @@ def test_rows_come_back_and_numbers_that_are_none_are_null(tmp_path: Path) -> No
     path = tmp_path / "folder" / "results.jsonl"
     write(path, row(0, rmse=float("nan"), cluster_mmd2=[0.5, float("inf")]), row(1, "timeout"))
     first, second = read_rows(path)
-    assert (first["rmse"], first["cluster_mmd2"], second["status"]) == (None, [0.5, None], "timeout")
-    assert by_status([first, second]) == {"ok": 1, "timeout": 1}
+    assert (first["rmse"], first["cluster_mmd2"], second["status"]) == (
+        None,
+        [0.5, None],
+        "timeout",
+    )
 
 
 def test_an_existing_file_is_not_touched_unless_asked(tmp_path: Path) -> None:
@@ -42,7 +49,9 @@ def test_an_existing_file_is_not_touched_unless_asked(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
-@pytest.mark.parametrize("torn", [b'{"protocol": "main", "da', b'{"protocol": "main", "status": "ok"}', b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "torn", [b'{"protocol": "main", "da', b'{"protocol": "main", "status": "ok"}', b"\xff\xfe"]
+)
 def test_a_half_written_line_is_ignored_and_cut(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "results.jsonl"
     write(path, row(0), row(1))

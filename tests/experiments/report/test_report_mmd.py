@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from bench_rows import rows
+from experiment_rows import rows, titled
 
-from crumb.bench.report import mmd
+from experiments.report import mmd
 
 
 def test_a_better_match_that_scores_better_correlates_negatively():
-    scores = {"a": [0.9, 0.5], "b": [0.8, 0.6], "c": [0.7, 0.7]}
-    matched = {"a": 0.1, "b": 0.2, "c": 0.3}
-    table = rows("rff", scores)
-    table["mmd2"] = table["method"].map(matched)
+    table = rows("rff", {"a": [0.9, 0.5], "b": [0.8, 0.6], "c": [0.7, 0.7]})
+    table["mmd2"] = table["method"].map({"a": 0.1, "b": 0.2, "c": 0.3})
     assert mmd.correlations(table, "rff").to_dict() == pytest.approx({"d0": -1.0, "d1": 1.0})
+    (line,) = titled(mmd.blocks(table), "Correlation").lines
+    assert line[:5] == ("`rff`", "runs", "0.00 ± 1.00", "0.00", "1 / 0 / 1")
+    assert line[-2:] == ("−1.00 `d0`", "1.00 `d1`")
 
 
 def test_clusters_are_compared_with_themselves_only():

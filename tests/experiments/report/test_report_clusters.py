@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import bench_rows
+import experiment_rows
 import pandas as pd
 import pytest
-from bench_rows import rows
+from experiment_rows import rows
 
-from crumb.bench.report import clusters
-from crumb.bench.report.results import as_frame
+from experiments.report import clusters
+from experiments.report.results import as_frame
 
 
 def test_normalised_scores_run_from_the_worst_setting_to_the_best():
@@ -26,7 +26,7 @@ def test_normalised_scores_run_from_the_worst_setting_to_the_best():
 
 
 def test_the_two_sweeps_are_told_apart():
-    table = clusters.with_share(as_frame(bench_rows.Maker(2, 1, 2).clusters()))
-    assert sorted(clusters.sweep_of_clusters(table)["K"].unique()) == [1, 5, 10, 20, 30]
-    assert clusters.sweep_of_clusters(table)["share"].unique() == [0.1]
-    assert sorted(clusters.sweep_of_budget(table)["share"].unique()) == [0.02, 0.05, 0.1, 0.2, 0.5]
+    table = clusters.with_share(as_frame(experiment_rows.Maker(2, 1, 2).clusters()))
+    assert sorted(clusters.sweep(table, "K")["K"].unique()) == [1, 5, 10, 20, 30]
+    assert clusters.sweep(table, "K")["share"].unique() == [0.1]
+    assert sorted(clusters.sweep(table, "share")["share"].unique()) == [0.02, 0.05, 0.1, 0.2, 0.5]

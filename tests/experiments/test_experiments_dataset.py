@@ -12,20 +12,31 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from bench_tables import make_folder
+from experiment_tables import make_folder
 
-from crumb.bench import openml, synthetic
-from crumb.bench.dataset import chosen, collection, with_target
-from crumb.bench.protocols import PROTOCOLS, plan_runs
-from crumb.errors import DatasetMissing, InvalidInput
+from crumb.errors import InvalidInput
+from experiments import openml, synthetic
+from experiments.dataset import DatasetMissing, with_target
+from experiments.protocols import PROTOCOLS, plan_runs
+from experiments.sources import chosen, collection
 
-REAL = Path(os.environ.get("CRUMB_DATASETS", Path(__file__).parents[2] / "shared" / "datasets"))
+REAL = Path(os.environ.get("CRUMB_DATASETS", Path(__file__).parents[3] / "shared" / "datasets"))
 
 
 def test_a_folder_says_what_it_holds_without_loading_it(tmp_path: Path) -> None:
     kinds, prices, torn, untold, gone = collection(str(make_folder(tmp_path)))
-    assert (kinds.task, kinds.rows, kinds.columns, kinds.problem) == ("classification", 119, 3, None)
-    assert (prices.task, prices.rows, prices.columns, prices.problem) == ("regression", 120, 3, None)
+    assert (kinds.task, kinds.rows, kinds.columns, kinds.problem) == (
+        "classification",
+        119,
+        3,
+        None,
+    )
+    assert (prices.task, prices.rows, prices.columns, prices.problem) == (
+        "regression",
+        120,
+        3,
+        None,
+    )
     assert torn.rows is None
     assert "torn.parquet cannot be read as Parquet" in str(torn.problem)
     assert untold.problem == "The table untold has no column 'answer', which should be its target."
@@ -77,7 +88,10 @@ def test_rows_without_a_finite_target_are_left_out() -> None:
 
 def test_tables_are_chosen_by_name() -> None:
     sources = collection("synthetic")
-    assert [source.name for source in chosen(sources, ["waves", "board", "waves"])] == ["waves", "board"]
+    assert [source.name for source in chosen(sources, ["waves", "board", "waves"])] == [
+        "waves",
+        "board",
+    ]
     with pytest.raises(InvalidInput, match="no data set 'tides'"):
         chosen(sources, ["tides"])
 
@@ -96,13 +110,19 @@ def test_made_tables_are_the_same_every_time() -> None:
 
 
 def test_tabarena_is_complete() -> None:
-    tasks = [entry[2] for entry in openml.TABARENA]
+    tasks = [entry.task for entry in openml.TABARENA]
     assert (tasks.count("classification"), tasks.count("regression")) == (38, 13)
-    assert len({entry[0] for entry in openml.TABARENA}) == len({entry[1] for entry in openml.TABARENA}) == 51
+    assert (
+        len({entry.name for entry in openml.TABARENA})
+        == len({entry.openml_id for entry in openml.TABARENA})
+        == 51
+    )
     assert len(openml.sources()) == 52  # and Higgs
 
 
-def test_openml_is_asked_once_and_its_table_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openml_is_asked_once_and_its_table_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CRUMB_DATA_DIR", str(tmp_path / "kept"))
     asked = []
     table = pd.DataFrame({"x": range(30), "scaled-sound-pressure": np.linspace(0, 1, 30)})
@@ -118,14 +138,18 @@ def test_openml_is_asked_once_and_its_table_kept(tmp_path: Path, monkeypatch: py
     with pytest.raises(DatasetMissing, match="not installed"):
         airfoil.load()
     monkeypatch.setattr(openml, "find_spec", lambda name: object())
-    monkeypatch.setitem(sys.modules, "openml", SimpleNamespace(datasets=SimpleNamespace(get_dataset=get_dataset)))
+    monkeypatch.setitem(
+        sys.modules, "openml", SimpleNamespace(datasets=SimpleNamespace(get_dataset=get_dataset))
+    )
     assert airfoil.problem == "not fetched yet"
     assert len(airfoil.load().y) == len(airfoil.load().y) == 30
     assert asked == [46904]
     assert (openml.sources()[0].rows, openml.sources()[0].problem) == (30, None)
 
 
-def test_what_openml_does_not_give_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_openml_does_not_give_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CRUMB_DATA_DIR", str(tmp_path))
     monkeypatch.setattr(openml, "find_spec", lambda name: object())
 
@@ -134,7 +158,9 @@ def test_what_openml_does_not_give_is_missing(tmp_path: Path, monkeypatch: pytes
             raise ConnectionError("no\nroute")
         return SimpleNamespace(get_data=lambda: (pd.DataFrame({"x": [1]}), None, None, ["x"]))
 
-    monkeypatch.setitem(sys.modules, "openml", SimpleNamespace(datasets=SimpleNamespace(get_dataset=refuse)))
+    monkeypatch.setitem(
+        sys.modules, "openml", SimpleNamespace(datasets=SimpleNamespace(get_dataset=refuse))
+    )
     with pytest.raises(DatasetMissing, match="no route"):
         openml.sources()[0].load()
     with pytest.raises(DatasetMissing, match="lacks 'ResourceApproved'"):
@@ -143,7 +169,9 @@ def test_what_openml_does_not_give_is_missing(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.datasets
-@pytest.mark.skipif(not (REAL / "index.json").exists(), reason="no folder of real tables (set CRUMB_DATASETS)")
+@pytest.mark.skipif(
+    not (REAL / "index.json").exists(), reason="no folder of real tables (set CRUMB_DATASETS)"
+)
 def test_every_table_of_the_real_folder_can_be_planned_for() -> None:
     sources = collection(str(REAL))
     assert [source.problem for source in sources if source.problem] == []
