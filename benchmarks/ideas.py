@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scipy.stats import wilcoxon
 
-from crumb.bench.report.results import read_results
+from experiments.report.results import read_results
 
 METRICS = {"accuracy": 1, "auc": 1, "log_loss": -1, "r2": 1}  # and whether more is better
 

@@ -3,7 +3,7 @@
     python benchmarks/tried.py FOLDER --out tried.jsonl [--max-rows 5000] [--seeds 2] [--jobs 2] [--device cuda]
     python benchmarks/ideas.py tried.jsonl --base exact
 
-FOLDER holds Parquet tables with an index.json, as for ``crumb bench``. Every method gets the same pool and queries: a
+FOLDER holds Parquet tables with an index.json, as for ``python -m experiments``. Every method gets the same pool and queries: a
 fifth of the table set aside, T = 200, n = 0.1N, K = 20, the embedded network, the exact kernel, the median bandwidth
 of its own space. The row embeddings of ``features="embedding"`` were tried here first: ``embedding w`` weighs them w
 times as much as the columns.
@@ -27,10 +27,6 @@ from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
 from sklearn.preprocessing import QuantileTransformer
 
 from crumb import CrumbClassifier, CrumbRegressor
-from crumb.bench.folder import sources
-from crumb.bench.metrics import scores
-from crumb.bench.protocol import Room, Run, share
-from crumb.bench.split import split
 from crumb.clustering import cluster
 from crumb.embedding import RowEmbedding
 from crumb.infer import infer
@@ -39,6 +35,10 @@ from crumb.pfn import Output
 from crumb.planning import make_plan
 from crumb.selection.base import Problem, Selection, Strategy
 from crumb.selection.mmd import MMD
+from experiments.folder import sources
+from experiments.metrics import scores
+from experiments.protocol import Run, TableSize, share
+from experiments.split import split
 
 CLUSTERS = 20
 Spaces = tuple[np.ndarray, np.ndarray]  # pool and queries
@@ -173,7 +173,7 @@ def run_table(job: tuple[str, int], options: argparse.Namespace) -> list[dict[st
     name, seed = job
     source = next(table for table in sources(options.folder) if table.name == name)
     data = source.load()
-    room = Room(len(data.y), 200, options.max_rows)
+    room = TableSize(len(data.y), 200, options.max_rows)
     N = room.pool()
     n = share(N, 0.1)
     run = Run("main", name, source.task, "embedded", "", seed, N=N, T=room.T, n=n, K=CLUSTERS)

@@ -27,14 +27,14 @@ import numpy as np
 import pandas as pd
 
 from crumb import CrumbClassifier
-from crumb.bench import folder, synthetic
-from crumb.bench.dataset import Dataset
-from crumb.bench.protocol import Run
-from crumb.bench.split import set_aside
 from crumb.files import atomic_write
 from crumb.infer import take
 from crumb.online import CrumbOnline
 from crumb.selection import MICP
+from experiments import folder, synthetic
+from experiments.dataset import Dataset
+from experiments.protocol import Run
+from experiments.split import set_aside
 
 WAYS = ("drift", "never", "drift alone", "never alone", "micp")
 WIDTHS = {"whole": 0.25, "half": 0.5}  # of the window, by what the pool reaches over

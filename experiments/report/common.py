@@ -116,8 +116,8 @@ def rank_table(scores: pd.DataFrame, caption: str, reference: str = CRUMB,
         theirs = (published or {}).get(method)
         beside = (plus_minus(*theirs[:2]), theirs.p_adjusted) if theirs else (NOTHING, NOTHING)
         lines.append((figures.label(method), rank, fixed(wins, 1), *tests, *beside))
-    columns = f"""Method | mean rank | wins | won / tied / lost by {figures.label(reference)[:5].strip(":")}
-        | p adj. | p adj., data sets{" | paper rank | paper p adj." if published else ""}"""
+    columns = f"Method | mean rank | wins | won / tied / lost by {figures.label(reference).split(':')[0]}"
+    columns += " | p adj. | p adj., data sets" + (" | paper rank | paper p adj." if published else "")
     sets = counted(full.index.get_level_values("dataset").nunique(), "data set")
     return by_lines(f"{caption} ({counted(len(full), 'group')}, {sets})", columns, lines)
 
@@ -152,8 +152,8 @@ def ranks_by_model(rows: pd.DataFrame, protocol: str) -> list[Block]:
     return [rank_table(each, f"Ranks with {m} alone") for m, each in several.items() if len(each)]
 
 
-def metric_table(rows: pd.DataFrame, protocol: str) -> Table:
-    """Means over the data sets that all compared methods have, and mean ranks, by each metric.
+def metric_table(rows: pd.DataFrame, ranked: pd.DataFrame, protocol: str) -> Table:
+    """Means over the data sets that all compared methods have, and mean ranks of some methods.
 
     RMSEs of several sets have no common scale, so R² stands for regression.
     """
@@ -163,7 +163,7 @@ def metric_table(rows: pd.DataFrame, protocol: str) -> Table:
         means = statistics.per_dataset(rows, metric)
         means = statistics.complete(means, statistics.comparable(means))
         if len(means):
-            placed = statistics.ranks(compared(scores_of(rows, protocol, metric))).mean()
+            placed = statistics.ranks(compared(scores_of(ranked, protocol, metric))).mean()
             average, placed = means.mean().reindex(methods).round(4), placed.reindex(methods)
             texts, name = [fixed(value, 4) for value in average], METRICS[metric]
             lower = metric in statistics.LOWER_IS_BETTER

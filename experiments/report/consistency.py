@@ -29,7 +29,7 @@ def blocks(rows: pd.DataFrame) -> list[Block]:
         _medals(scores),
         common.rank_curves("consistency-curves", by_size, LEVELS),
         *common.ranks_by_model(rows, PROTOCOL),
-        common.metric_table(rows, PROTOCOL),
+        common.metric_table(rows, rows, PROTOCOL),
         common.dataset_table(rows, "accuracy"),
     ]
 

@@ -30,7 +30,7 @@ def blocks(rows: pd.DataFrame) -> list[Block]:
         common.rank_table(scores, caption, reference="case D"),
         common.rank_bars("factorial-ranks", scores, figure),
         by_lines("What each part adds, over data sets, with Wilcoxon's p", columns, lines),
-        common.metric_table(rows, PROTOCOL),
+        common.metric_table(rows, rows, PROTOCOL),
         common.rank_curves("factorial-sizes", scores, {"n": "context size n"}),
     ]
 

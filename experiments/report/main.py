@@ -29,7 +29,7 @@ def blocks(rows: pd.DataFrame) -> list[Block]:
         TESTS,
         common.rank_bars("main-ranks", scores, "Mean ranks with 95 % intervals."),
         _challengers(rows),
-        common.metric_table(rows, PROTOCOL),
+        common.metric_table(rows, five, PROTOCOL),
         _times(rows),
         _lead_figure(rows),
         _losses(rows),

@@ -33,7 +33,7 @@ def blocks(rows: pd.DataFrame) -> list[Block]:
     columns = f"Protocol | over | {common.EFFECT} | lowest | highest"
     table = by_lines("Correlation ρ of MMD² and score over data sets", columns, lines)
     caption = "ρ of each data set, in order. Below the line a better match scores better."
-    return [ABOUT, table, figure("mmd", caption, panels)] if lines else []
+    return [ABOUT, table, figure("mmd-correlations", caption, panels)] if lines else []
 
 
 def correlations(rows: pd.DataFrame, protocol: str) -> pd.Series:
@@ -46,7 +46,7 @@ def correlations(rows: pd.DataFrame, protocol: str) -> pd.Series:
 def cluster_correlations(rows: pd.DataFrame, protocol: str) -> pd.Series:
     """The same over single clusters, which methods that cluster alike list in the same order."""
     good = statistics.ok_rows(rows)
-    good = good[good["cluster_mmd2"].map(lambda each: isinstance(each, list) and len(each) > 0)]
+    good = good[good["cluster_mmd2"].map(type) == list]  # the others did not measure it
     lists, keys = ["cluster_mmd2", "cluster_score"], statistics.group_keys(protocol)
     number = good["cluster_mmd2"].map(lambda each: range(len(each)))
     same = good["cluster_queries"].map(str)  # clusters with other queries are other clusters

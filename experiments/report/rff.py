@@ -59,7 +59,7 @@ def gaps_to_exact(rows: pd.DataFrame) -> pd.DataFrame:
     if EXACT not in scores:
         return pd.DataFrame()
     gaps = 100 * scores.drop(columns=EXACT).sub(scores[EXACT], axis=0).dropna(how="all")
-    return gaps[sorted(gaps, key=_by_kernel)]
+    return gaps[sorted(gaps, key=_by_kernel)].round(statistics.DIGITS)
 
 
 def _by_kernel(name: str) -> tuple[int, list[int]]:
