@@ -58,9 +58,6 @@ def _add_datasets(actions: Any) -> None:
     parser = actions.add_parser("datasets", help=about, allow_abbrev=False)
     add = parser.add_argument
     add("--data", metavar="WHERE", help=f"{DATA}; without it, openml and synthetic")
-    add("--model", default="embedded", metavar="NAME", help="whose passes are timed (embedded)")
-    add("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or mps")
-    add("--no-times", action="store_true", help="time nothing: count passes only")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     parser.set_defaults(run=datasets)
 
@@ -109,34 +106,31 @@ def _add_report(actions: Any) -> None:
 def datasets(args: argparse.Namespace) -> None:
     import pandas as pd
 
-    from experiments.estimate import main_passes, pass_cost, seconds
     from experiments.openml import TABARENA
+    from experiments.protocols import main_passes
     from experiments.sources import collection
 
     places = [args.data] if args.data else ["openml", "synthetic"]
-    sources = [source for place in places for source in collection(place)]
-    cost = None if args.no_times else pass_cost(args.model, args.device)
     rows = [
         {
             "dataset": source.name,
             "task": source.task,
             "rows": source.rows,
             "columns": source.columns,
+            "passes": main_passes(source),
             "origin": source.origin,
-            "passes": sum(count for count, _, _ in main_passes(source)) or None,
-            "seconds": None if cost is None else seconds(source, cost),
             "here": "yes" if source.problem is None else f"no: {source.problem}",
         }
-        for source in sources
+        for place in places
+        for source in collection(place)
     ]
     here = {row["dataset"] for row in rows if row["here"] == "yes"}
     absent = [] if args.data in PLACES else [one.name for one in TABARENA if one.name not in here]
     if args.json:
         print(json.dumps({"datasets": rows, "tabarena_missing": absent}, indent=1))
         return
-    print(pd.DataFrame(rows).to_string(index=False, na_rep="–", float_format="{:,.1f}".format))
-    timed = "" if cost is None else f", {args.model} on this machine"
-    print(f"\npasses and their seconds: `main`, all five methods, one seed{timed}")
+    print(pd.DataFrame(rows).convert_dtypes().to_string(index=False, na_rep="–"))
+    print("\npasses: `main`, all five methods, one seed")
     if absent:
         print(f"of TabArena's 51 tables, {len(absent)} are not in {args.data}: {', '.join(absent)}")
 
@@ -184,7 +178,8 @@ def _overrides(args: argparse.Namespace) -> Overrides:
 
 def _fetch(runs: list[Run], sources: list[Source]) -> None:
     """Get tables and weights once, here, before several processes ask for them."""
-    from crumb.pfn.weights import CARDS, fetch
+    from crumb.pfn.registry import CARDS
+    from crumb.pfn.weights import fetch
 
     asked = {(one.model, one.task) for one in runs}
     cards = [card for card in CARDS if (card.name, card.task) in asked]

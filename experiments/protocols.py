@@ -27,7 +27,7 @@ from dataclasses import replace
 from functools import partial
 
 from crumb.errors import InvalidInput
-from crumb.pfn.weights import CARDS
+from crumb.pfn.registry import CARDS
 from experiments.dataset import Source
 from experiments.methods import CASES, method_settings
 from experiments.protocol import Overrides, Protocol, Run, Setting, TableSize, share
@@ -163,6 +163,14 @@ def protocol_named(name: str) -> Protocol:
     if name not in PROTOCOLS:
         raise InvalidInput(f"Unknown protocol {name!r}: choose {', '.join(PROTOCOLS)}.")
     return PROTOCOLS[name]
+
+
+def main_passes(source: Source) -> int | None:
+    """Passes of ``main`` for one seed: full, kNN, CRUMB, MICP (K' = ⌈N/n⌉ = 10) and uniform."""
+    if source.rows is None:
+        return None
+    T = TableSize(source.rows, PROTOCOLS["main"].queries).T
+    return 1 + T + min(CLUSTERS, T) + min(10, T) + 1
 
 
 def plan_runs(

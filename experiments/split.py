@@ -85,8 +85,8 @@ def first_component(X: pd.DataFrame) -> np.ndarray:
     """PC1 of the standardised features, categories as indicators: the library's selection space."""
     X = X.reset_index(drop=True)
     plan = select_contexts(X, X.iloc[:1], strategy="uniform", context_size=1, bandwidth=1.0)
-    points, _ = plan.points
-    return PCA(n_components=1, svd_solver="covariance_eigh").fit_transform(points)[:, 0]
+    pca = PCA(n_components=1, svd_solver="covariance_eigh")
+    return pca.fit_transform(plan.pool_points)[:, 0]
 
 
 def _drift_rows(size: TableSize) -> int:

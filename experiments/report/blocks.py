@@ -27,10 +27,8 @@ class Table:
 
     @property
     def columns(self) -> list[Column]:
-        return [
-            Column(name, all(map(NUMBER.match, cells)), name.startswith("paper"))
-            for name, cells in self.cells.items()
-        ]
+        right = {name: all(map(NUMBER.match, cells)) for name, cells in self.cells.items()}
+        return [Column(name, number, name.startswith("paper")) for name, number in right.items()]
 
     @property
     def lines(self) -> list[tuple[str, ...]]:
@@ -48,20 +46,16 @@ class Figure:
 Block = str | Table | Figure | None  # None: there was nothing to show
 
 
-def by_lines(caption: str, columns: str, lines: Sequence[Sequence[str]]) -> Table | None:
+def by_lines(
+    caption: str, columns: str, lines: Sequence[Sequence[str]], long: bool = False
+) -> Table | None:
     """A table from its lines, with the names of the columns separated by bars."""
-    names = " ".join(columns.split()).split("| ")
-    cells = dict(zip(map(str.strip, names), zip(*lines, strict=True), strict=False))
-    return Table(" ".join(caption.split()), cells) if lines else None
+    names = [name.strip() for name in columns.split("|")]
+    cells = dict(zip(names, zip(*lines, strict=True), strict=False))
+    return Table(caption, cells, long) if lines else None
 
 
 def figure(
     name: str, caption: str, panels: Sequence[Any], legend: Sequence[Any] = ()
 ) -> Figure | None:
     return Figure(name, " ".join(caption.split()), panels, legend) if panels else None
-
-
-class Section(NamedTuple):
-    name: str
-    title: str
-    blocks: Sequence[Block]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import pandas as pd
 
 from experiments import statistics
-from experiments.report import figures, numbers, paper
+from experiments.report import figures, paper
 from experiments.report.blocks import Block, Figure, Table, by_lines, figure
 from experiments.report.numbers import (
     NOTHING,
@@ -17,7 +17,10 @@ from experiments.report.numbers import (
     fixed,
     p_value,
     plus_minus,
+    seconds,
+    small,
     span,
+    whole,
 )
 
 CRUMB = "crumb"
@@ -67,12 +70,14 @@ def names(values: Iterable[str]) -> str:
 def _endings(rows: pd.DataFrame) -> str:
     counts = statistics.outcomes(rows)
     total, failed = counts.sum(), counts.drop(columns="ok").sum(axis=1)
-    said = f"{counted(len(rows), 'run')}: {total['ok']:,} ended well"
-    bad = [f"{total[status]:,} {name}" for status, name in ENDINGS.items() if total[status]]
+    bad = ", ".join(
+        f"{total[status]:,} {name}" for status, name in ENDINGS.items() if total[status]
+    )
     methods = figures.in_order(failed[failed > 0].index)
     each = ", ".join(f"{figures.label(method)} {failed[method]:,}" for method in methods)
-    behind = f"{', '.join(bad)} (by method: {each}); the last section lists them."
-    return f"{said}, {behind if bad else 'none timed out or failed.'}"
+    behind = f"{bad} (by method: {each}); the last section lists them."
+    ending = behind if bad else "none timed out or failed."
+    return f"{counted(len(rows), 'run')}: {total['ok']:,} ended well, {ending}"
 
 
 def scores_of(rows: pd.DataFrame, protocol: str, metric: str | None = None) -> pd.DataFrame:
@@ -81,8 +86,6 @@ def scores_of(rows: pd.DataFrame, protocol: str, metric: str | None = None) -> p
 
 def compared(scores: pd.DataFrame) -> pd.DataFrame:
     """The columns that can be compared, in the paper's order."""
-    if scores.empty:
-        return scores
     return scores[figures.in_order(statistics.comparable(scores, always=[CRUMB, "case D"]))]
 
 
@@ -90,14 +93,14 @@ def left_out(scores: pd.DataFrame) -> str | None:
     """What the ranks do not show: incomplete groups, and methods with too few runs."""
     if scores.empty:
         return "No run ended well: there is nothing to rank."
-    kept, notes = compared(scores), []
-    incomplete, groups = len(scores) - len(kept.dropna()), counted(len(scores), "group")
-    if incomplete:
-        notes.append(f"Left out: {incomplete:,} of {groups}, which lack a compared method.")
+    kept, groups = compared(scores), counted(len(scores), "group")
+    incomplete = len(scores) - len(kept.dropna())
     absent = ", ".join(figures.label(method) for method in scores if method not in kept)
-    if absent:
-        notes.append(f"Not ranked, as fewer than half of the groups have it: {absent}.")
-    return " ".join(notes) or None
+    notes = {
+        f"Left out: {incomplete:,} of {groups}, which lack a compared method.": incomplete,
+        f"Not ranked, as fewer than half of the groups have it: {absent}.": absent,
+    }
+    return " ".join(note for note, needed in notes.items() if needed) or None
 
 
 def rank_table(scores: pd.DataFrame, caption: str, reference: str = CRUMB,
@@ -116,19 +119,20 @@ def rank_table(scores: pd.DataFrame, caption: str, reference: str = CRUMB,
         theirs = (published or {}).get(method)
         beside = (plus_minus(*theirs[:2]), theirs.p_adjusted) if theirs else (NOTHING, NOTHING)
         lines.append((figures.label(method), rank, fixed(wins, 1), *tests, *beside))
-    columns = f"Method | mean rank | wins | won / tied / lost by {figures.label(reference).split(':')[0]}"
-    columns += " | p adj. | p adj., data sets" + (" | paper rank | paper p adj." if published else "")
-    sets = counted(full.index.get_level_values("dataset").nunique(), "data set")
-    return by_lines(f"{caption} ({counted(len(full), 'group')}, {sets})", columns, lines)
+    name = figures.label(reference).split(":")[0]
+    columns = (
+        f"Method | mean rank | wins | won / tied / lost by {name} | p adj. | p adj., data sets"
+    )
+    columns += " | paper rank | paper p adj." if published else ""
+    over = counted(full.index.get_level_values("dataset").nunique(), "data set")
+    return by_lines(f"{caption} ({counted(len(full), 'group')}, {over})", columns, lines)
 
 
-def rank_bars(name: str, scores: pd.DataFrame, caption: str) -> Figure | None:
+def rank_bars(name: str, summary: pd.DataFrame, colours: list[str], caption: str) -> Figure | None:
     """Mean rank with its 95 % interval, best on top."""
-    summary = statistics.rank_summary(compared(scores))
-    colours = [figures.look(method).colour for method in summary.index]
-    size = (5.4, 0.75 + 0.31 * len(summary))
+    size = (5.4, 0.75 + 0.29 * len(summary))
     drawn = figures.panel("Mean rank", figures.rank_bars, summary, colours, size=size)
-    return figure(name, caption, [drawn])
+    return figure(name, f"{caption} with 95 % intervals.", [drawn])
 
 
 def rank_curves(name: str, scores: pd.DataFrame, levels: Mapping[str, str]) -> Figure | None:
@@ -158,20 +162,19 @@ def metric_table(rows: pd.DataFrame, ranked: pd.DataFrame, protocol: str) -> Tab
     RMSEs of several sets have no common scale, so R² stands for regression.
     """
     methods = figures.in_order(statistics.ok_rows(rows)["method"])
-    cells: dict[str, Iterable[str]] = {"Method": map(figures.label, methods)}
+    cells: dict[str, Iterable[str]] = {"Method": [figures.label(method) for method in methods]}
     for metric in ("accuracy", "auc", "log_loss", "r2"):
         means = statistics.per_dataset(rows, metric)
         means = statistics.complete(means, statistics.comparable(means))
         if len(means):
             placed = statistics.ranks(compared(scores_of(ranked, protocol, metric))).mean()
             average, placed = means.mean().reindex(methods).round(4), placed.reindex(methods)
-            texts, name = [fixed(value, 4) for value in average], METRICS[metric]
-            lower = metric in statistics.LOWER_IS_BETTER
-            cells[f"{name} ({len(means)} sets)"] = best(average, texts, lower)
-            cells[f"rank by {name}"] = best(placed, [fixed(value, 2) for value in placed], True)
-    return Table(
-        "Means over data sets, and mean ranks", {name: [*each] for name, each in cells.items()}
-    )
+            texts, lower = average.map("{:.4f}".format), metric in statistics.LOWER_IS_BETTER
+            texts = texts.where(average.notna(), NOTHING)
+            cells[f"{METRICS[metric]} ({len(means)} sets)"] = best(average, texts, lower)
+            texts = [fixed(value, 2) for value in placed]
+            cells[f"rank by {METRICS[metric]}"] = best(placed, texts, lower=True)
+    return Table("Means over data sets, and mean ranks", cells)
 
 
 def dataset_table(rows: pd.DataFrame, metric: str) -> Table | None:
@@ -179,21 +182,22 @@ def dataset_table(rows: pd.DataFrame, metric: str) -> Table | None:
     means = statistics.per_dataset(rows, metric)
     means = means[figures.in_order(means.columns)].round(12 if metric == "rmse" else 4)
     lower, sizes = metric in statistics.LOWER_IS_BETTER, rows.groupby("dataset")["N"].max()
-    show = numbers.small if metric == "rmse" else lambda value: fixed(value, 4)
+    show = small if metric == "rmse" else lambda value: fixed(value, 4)
     lines = [
-        (code(name), numbers.whole(sizes[name]), *best(line, map(show, line), lower))
+        (code(name), whole(sizes[name]), *best(line, map(show, line), lower))
         for name, line in zip(means.index, means.to_numpy(float), strict=True)
     ]
-    caption = f"{METRICS[metric]} of each data set, mean over its runs"
-    table = by_lines(caption, " | ".join(["Data set", "N", *map(figures.label, means)]), lines)
-    return Table(caption, table.cells, long=True) if table else None
+    columns = " | ".join(["Data set", "N", *map(figures.label, means)])
+    return by_lines(
+        f"{METRICS[metric]} of each data set, mean over its runs", columns, lines, long=True
+    )
 
 
 def time_columns(means: pd.DataFrame) -> dict[str, pd.Series]:
     """Seconds of selection, of passes and of both, and the share of selection."""
     share = 100 * means["plan_seconds"] / means["seconds"].where(means["seconds"] > 0)
-    times = {f"{name}, s": means[cost].map(numbers.seconds) for cost, name in COSTS.items()}
-    return {**times, "selection, %": share.map(numbers.whole)}
+    times = {f"{name}, s": means[cost].map(seconds) for cost, name in COSTS.items()}
+    return {**times, "selection, %": share.map(whole)}
 
 
 def effect(values: pd.Series, digits: int = 2) -> tuple[str, str, str, str]:

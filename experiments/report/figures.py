@@ -22,7 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from experiments.report import numbers
+from experiments.report.numbers import short
 
 SIZE = (4.4, 3.1)  # inches
 INK, MUTED = "#22262e", "#6b7280"
@@ -90,10 +90,7 @@ def keys(methods: Iterable[str]) -> list[Look]:
 class Panel:
     title: str
     canvas: Canvas
-
-    @property
-    def width(self) -> float:
-        return self.canvas.get_figwidth()  # inches
+    width: float  # inches
 
     @property
     def image(self) -> str:
@@ -101,14 +98,14 @@ class Panel:
         buffer = io.StringIO()
         with rc_context(STYLE):
             self.canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-        svg = re.sub(r"<metadata>.*?</metadata>", "", buffer.getvalue(), flags=re.DOTALL)
-        svg = re.sub(r"\s*\n\s*", " ", svg[svg.index("<svg") :])
+        svg = re.sub(r"<metadata>.*?</metadata>|\n", "", buffer.getvalue(), flags=re.DOTALL)
         svg = re.sub(r"(\d+\.\d)\d{2,}", r"\1", svg)  # tenths of a point are enough
-        return "data:image/svg+xml," + quote(svg, safe=" /:;=,()'!@$*~")
+        return "data:image/svg+xml," + quote(svg[svg.index("<svg") :], safe=" /:;=,()'!@$*~")
 
 
-def panel(title: str, draw: Callable[..., None], *content: Any, size: tuple[float, float] = SIZE,
-          **settings: Any) -> Panel:  # fmt: skip
+def panel(
+    title: str, draw: Callable[..., None], *content: Any, size: Any = SIZE, **settings: Any
+) -> Panel:
     """One set of axes: ``draw(axes, *content)``, then ``axes.set(**settings)``."""
     with rc_context(STYLE):
         canvas = Canvas(figsize=size, layout="constrained")
@@ -116,27 +113,21 @@ def panel(title: str, draw: Callable[..., None], *content: Any, size: tuple[floa
         draw(axes, *content)
         axes.set(title=title, **settings)
         for axis in (axes.xaxis, axes.yaxis):
-            if axis.get_scale() == "log":
-                _plain_ticks(axis)
-    return Panel(title, canvas)
-
-
-def _plain_ticks(axis: Any) -> None:
-    """Ticks such as 500 and 10k: the usual ones are powers in small print."""
-    low, high = sorted(axis.get_view_interval())
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 150 * low else (1.0,)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: numbers.short(value)))
-    axis.set_minor_formatter(NullFormatter())
+            if axis.get_scale() == "log":  # ticks such as 500 and 10k, not powers in small print
+                low, high = sorted(axis.get_view_interval())
+                axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 150 * low else (1,)))
+                axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+                axis.set_minor_formatter(NullFormatter())
+    return Panel(title, canvas, size[0])
 
 
 def bars(axes: Axes, values: pd.Series, colours: Sequence[str], reach: Any = None) -> None:
     """Horizontal bars, the first on top; with the reach of an interval also their values."""
     at = np.arange(len(values))[::-1]
     axes.barh(at, values, color=colours, height=0.7, xerr=reach, ecolor=INK, capsize=2.5)
-    if reach is not None:
-        for y, value, more in zip(at, values, np.nan_to_num(reach), strict=True):
-            axes.annotate(f"{value:.2f}", (value + more, y), (4, -3), textcoords="offset points")
-        axes.set_xlim(0, np.max(values + np.nan_to_num(reach)) * 1.14)
+    for y, value, more in zip(at, values, [] if reach is None else reach.fillna(0), strict=False):
+        axes.annotate(f"{value:.2f}", (value + more, y), (4, -3), textcoords="offset points")
+    axes.margins(x=0.12 if reach is not None else 0.03)
     axes.axvline(0, color=MUTED, linewidth=1)
     axes.set_yticks(at, [str(name)[:28] for name in values.index])
     axes.set_ylim(-0.6, len(values) - 0.4)
@@ -158,22 +149,20 @@ def curves(axes: Axes, rows: pd.DataFrame, x: str, y: str, even: bool = False) -
         axes.fill_between(at, low, high, color=look(name).colour, alpha=0.15, linewidth=0)
         axes.plot(at, found["mean"], color=look(name).colour, marker=look(name).marker)
     if even:
-        axes.set_xticks(range(len(places)), [numbers.short(value) for value in places])
+        axes.set_xticks(range(len(places)), [short(value) for value in places])
 
 
 def cells(axes: Axes, texts: pd.DataFrame, colours: np.ndarray) -> None:
     """A coloured cell for each cell of the frame; ``colours``: (rows, columns, RGB)."""
-    axes.imshow(colours, aspect="auto")
-    for i, j in np.ndindex(texts.shape):
+    axes.pcolormesh(colours, edgecolors="white", linewidth=1.5)
+    for (i, j), text in np.ndenumerate(texts):
         ink = "white" if colours[i, j] @ [0.299, 0.587, 0.114] < 0.5 else INK
-        axes.text(j, i, texts.iloc[i, j], ha="center", va="center", color=ink, fontsize=8.5)
-    axes.set_xticks(range(texts.shape[1]), texts.columns)
-    axes.set_yticks(range(len(texts)), [str(name)[:28] for name in texts.index])
-    axes.set_xticks(np.arange(texts.shape[1] - 1) + 0.5, minor=True)
-    axes.set_yticks(np.arange(len(texts) - 1) + 0.5, minor=True)
+        axes.text(j + 0.5, i + 0.5, text, ha="center", va="center", color=ink, fontsize=8.5)
+    axes.set_xticks(np.arange(texts.shape[1]) + 0.5, texts.columns)
+    axes.set_yticks(np.arange(len(texts)) + 0.5, [str(name)[:28] for name in texts.index])
+    axes.invert_yaxis()
     axes.grid(visible=False)
-    axes.grid(which="minor", color="white", linewidth=1.5)
-    axes.tick_params(which="both", length=0)
+    axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
 
 

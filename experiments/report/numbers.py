@@ -36,10 +36,8 @@ def p_value(p: float) -> str:
 
 def small(value: float) -> str:
     """For quantities of any size, such as MMD²: 0.0123 or 2.1·10⁻⁶."""
-    if not math.isfinite(value):
-        return NOTHING
-    if not 0 < abs(value) < 0.001:
-        return f"{value:.3g}".replace("-", "−")
+    if not math.isfinite(value) or not 0 < abs(value) < 0.001:
+        return f"{value:.3g}".replace("-", "−").replace("nan", NOTHING)
     digits, exponent = f"{value:.1e}".split("e")
     return f"{digits.replace('-', '−')}·10{str(int(exponent)).translate(RAISED)}"
 
@@ -51,18 +49,16 @@ def seconds(value: float | None) -> str:
 
 def short(value: float) -> str:
     """A tick label: 10k, 2M, 0.05."""
-    if value >= 1e6:
-        return f"{value / 1e6:g}M"
-    return f"{value / 1e3:g}k" if value >= 1e3 else f"{value:g}"
+    unit, sign = (1e6, "M") if value >= 1e6 else (1e3, "k") if value >= 1e3 else (1, "")
+    return f"{value / unit:g}{sign}"
 
 
 def span(values: Iterable[float]) -> str:
     """A few values as they are, else the smallest to the largest."""
     found = sorted({float(value) for value in values if math.isfinite(value)})
-    shown = [f"{value:,g}" if value < 1e6 else f"{value:,.0f}" for value in found]
-    if len(found) > 6:
-        return f"{shown[0]} to {shown[-1]} ({len(found)} values)"
-    return ", ".join(shown) or NOTHING
+    shown = [f"{value:,.12g}" for value in found]
+    few = f"{shown[0]} to {shown[-1]} ({len(found)} values)" if len(found) > 6 else ", ".join(shown)
+    return few or NOTHING
 
 
 def counted(number: float, one: str) -> str:
@@ -76,9 +72,8 @@ def code(name: object) -> str:
 
 def best(values: Iterable[float], texts: Iterable[str], lower: bool = False) -> Sequence[str]:
     """The texts, those of the best value in bold if there are several values."""
-    given, shown = list(values), list(texts)
+    given = list(values)
     found = [value for value in given if math.isfinite(value)]
     top = (min(found) if lower else max(found)) if len(found) > 1 else math.nan
-    return [
-        f"**{text}**" if value == top else text for value, text in zip(given, shown, strict=True)
-    ]
+    pairs = zip(given, texts, strict=True)
+    return [f"**{text}**" if value == top else text for value, text in pairs]

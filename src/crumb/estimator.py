@@ -245,20 +245,10 @@ class _Crumb(BaseEstimator):
         rows = self._encoder.transform(rows)
         return rows, self._space.transform(rows)
 
-    def plan(self, X: Any, *, evidence: bool = True) -> Plan:
-        """Cluster the queries ``X`` and choose a context for each cluster, without running the PFN.
-
-        ``evidence=False`` skips what is measured only to be shown, such as MMD² traces: ``predict`` does the same.
-        """
+    def plan(self, X: Any) -> Plan:
+        """Cluster the queries ``X`` and choose a context for each cluster, without running the PFN."""
         _, points = self._query(X)
-        return self._plan(points, evidence)
-
-    def pass_cost(self, queries: int) -> PassCost:
-        """What passes of the model cost on this machine, timed once on rows of the pool."""
-        check_is_fitted(self)
-        if self._pass_cost is None:
-            self._pass_cost = measure(self._backend, self._pool, queries, self._seed)
-        return self._pass_cost
+        return self._plan(points)
 
     def _plan(self, points: np.ndarray, evidence: bool = True) -> Plan:
         if self._disk is not None:
@@ -271,10 +261,11 @@ class _Crumb(BaseEstimator):
         if self._budget is None:
             return self._settings
         started = time.perf_counter()
-        cost = self.pass_cost(queries)
+        if self._pass_cost is None:
+            self._pass_cost = measure(self._backend, self._pool, queries, self._seed)
         spent = time.perf_counter() - started
         window = self._backend.window
-        return choose(self._budget, self._settings, cost, queries, self._shape, window, spent)
+        return choose(self._budget, self._settings, self._pass_cost, queries, self._shape, window, spent)
 
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
         rows, points = self._query(X)

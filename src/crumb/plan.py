@@ -130,13 +130,6 @@ class Plan:
         self._pool, self._queries = pool, queries
         return self
 
-    @property
-    def points(self) -> tuple[np.ndarray, np.ndarray]:
-        """Pool and queries as points of the selection space; a plan that was loaded has them no more."""
-        if not hasattr(self, "_pool"):
-            raise PlanMismatch("This plan was read from a file: it does not hold the points of pool and queries.")
-        return self._pool, self._queries
-
     def save(self, path: str | Path) -> None:
         """Write the plan to one file (arrays and JSON, no pickle), or nothing at all."""
         arrays = {

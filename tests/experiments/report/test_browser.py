@@ -1,4 +1,4 @@
-"""The report in a real browser: no console errors, every figure drawn, nothing wider than the window."""
+"""The report in a real browser: no errors, every figure drawn, nothing too wide."""
 
 from __future__ import annotations
 

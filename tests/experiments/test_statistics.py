@@ -194,7 +194,7 @@ def test_spearman_is_that_of_scipy():
 LINES = st.lists(
     st.lists(st.integers(0, 6).map(lambda value: value / 7), min_size=4, max_size=4),
     min_size=1,
-    max_size=12,
+    max_size=8,
 )
 
 

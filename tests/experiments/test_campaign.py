@@ -190,8 +190,10 @@ def test_broken_tables_models_and_methods_cost_their_runs_only(
             fine = model == "embedded" and method == "uniform"
             assert row["status"] == ("ok" if fine else "error")
     assert "not run: The weights of 'tabicl-v2'" in err
-    assert "1 × torn, embedded, uniform: torn.parquet cannot be read as Parquet" in err
-    assert "1 × untold, embedded, uniform: The table untold has no column 'answer'" in err
+    assert "1 × kinds, embedded, crumb+strategy=nonsense: " in err
+    said = {row["dataset"]: row["message"] for row in rows if row["method"] == "uniform"}
+    assert "torn.parquet cannot be read as Parquet" in said["torn"]
+    assert "The table untold has no column 'answer'" in said["untold"]
     assert "Traceback" not in err
 
 

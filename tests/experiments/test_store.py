@@ -1,4 +1,4 @@
-"""The results file: nothing that was finished is lost, nothing is there twice, whatever happened to the writer."""
+"""The results file: no finished run is lost or there twice, whatever happened to the writer."""
 
 from __future__ import annotations
 

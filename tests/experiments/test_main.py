@@ -1,4 +1,4 @@
-"""``python -m experiments`` from the outside: what it lists and refuses. Runs: the campaign's tests."""
+"""``python -m experiments`` from the outside: what it lists and refuses."""
 
 from __future__ import annotations
 
@@ -68,20 +68,19 @@ def test_wrong_options_are_usage_errors(command: Command, arguments: list[str]) 
 
 def test_tables_are_listed_with_what_they_cost(command: Command, tmp_path: Path) -> None:
     folder = make_folder(tmp_path / "tables")
-    status, out, _ = command("datasets", "--data", folder, "--json", "--device", "cpu")
+    status, out, _ = command("datasets", "--data", folder, "--json")
     assert status == 0
     listed = json.loads(out)
     kinds, _, torn, *_ = listed["datasets"]
     assert (kinds["rows"], kinds["columns"], kinds["here"]) == (119, 3, "yes")
     assert kinds["passes"] == 1 + 24 + 20 + 10 + 1  # full, kNN, CRUMB, MICP, uniform
-    assert kinds["seconds"] >= 0
     assert torn["here"].startswith("no: torn.parquet cannot be read")
-    assert (torn["passes"], torn["seconds"]) == (None, None)
+    assert torn["passes"] is None
     assert listed["tabarena_missing"] == [entry.name for entry in TABARENA]
 
 
 def test_what_could_be_had_is_listed_without_any_data(command: Command) -> None:
-    status, out, _ = command("datasets", "--no-times")
+    status, out, _ = command("datasets")
     assert status == 0
     assert "airfoil_self_noise" in out
     assert "OpenML 23512" in out

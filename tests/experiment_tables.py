@@ -1,4 +1,4 @@
-"""Small folders of tables, and things that go wrong in a worker, for the tests of the benchmark harness."""
+"""Small folders of tables, and things that go wrong in a worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.run import execute, outcome
 
 
 def make_folder(folder: Path, rows: int = 120) -> Path:
-    """Two good tables, one that is no Parquet file, one whose target has another name, one that is not there."""
+    """Two good tables; no Parquet file, no such target, no such file."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
@@ -46,7 +46,7 @@ TIMES = ("plan_seconds", "pass_seconds", "seconds", "when")
 
 
 def timeless(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What must come out again: everything but times, in an order that does not depend on who was first."""
+    """What must come out again: everything but times, in an order of its own."""
     kept = [{name: value for name, value in row.items() if name not in TIMES} for row in rows]
     return sorted(kept, key=lambda row: json.dumps(row))
 

@@ -1,6 +1,6 @@
-"""Plausible rows of every protocol, made up from a seed: what the report must cope with, without running anything.
+"""Plausible rows of every protocol, made from a seed, to report without running anything.
 
-A method has a strength; a data set a level and a spread. Scores follow both, so that the paper's order shows up.
+A method has a strength; a data set a level and a spread. Scores follow both.
 """
 
 from __future__ import annotations
