@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import serving
@@ -49,8 +48,8 @@ def test_the_page_needs_nothing_from_elsewhere():
     assert "/*" not in PAGE
 
 
-def test_the_colours_are_those_of_the_house():
-    report = (Path(__file__).parents[1] / "experiments/report/templates/page.html").read_text()
+def test_the_colours_are_those_of_the_house(pytestconfig):
+    report = (pytestconfig.rootpath / "experiments/report/templates/page.html").read_text()
     house = re.findall(r"--(?:ink|muted|line|paper): (#[0-9a-f]{6})", report)
     assert len(house) == 8  # light and dark
     assert all(colour in STYLE for colour in house)
