@@ -33,7 +33,7 @@ from crumb.files import atomic_write
 from crumb.pfn import BackendSettings, ContextTask, Output, resolve_backend
 from crumb.pfn.forward import Block, forward
 from crumb.pfn.tabicl import TabICLBackend
-from crumb.pretrain.step import compiled_block
+from pretraining.step import compiled_block
 
 SMALL = {
     "embed_dim": 16,

@@ -22,12 +22,12 @@ import torch.nn.functional as F
 
 from crumb.files import atomic_write
 from crumb.pfn.forward import Block
-from crumb.pretrain.draw import Draw
-from crumb.pretrain.network import TEMPERATURE, build, configuration
-from crumb.pretrain.optimiser import Optimiser
-from crumb.pretrain.prior import Batch, Shape, sample
-from crumb.pretrain.step import EagerSteps, RecordedSteps, compiled_block
-from crumb.pretrain.training import Training
+from pretraining.draw import Draw
+from pretraining.network import TEMPERATURE, build, configuration
+from pretraining.optimiser import Optimiser
+from pretraining.prior import Batch, Shape, sample
+from pretraining.step import EagerSteps, RecordedSteps, compiled_block
+from pretraining.training import Training
 
 SHAPES = [
     Shape(150, 200, 12, 120, 3),

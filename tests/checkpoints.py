@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from crumb.pfn.tabicl import V2_ARCHITECTURE
+from crumb.pfn.architecture import V2_ARCHITECTURE
 
 TINY = {
     "embed_dim": 16,

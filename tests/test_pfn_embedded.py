@@ -11,7 +11,7 @@ from sklearn.model_selection import train_test_split
 
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.pfn.weights import card_for, locate
-from crumb.pretrain.network import configuration
+from pretraining.network import configuration
 
 
 def classifier(**more) -> CrumbClassifier:

@@ -11,7 +11,7 @@ from tabicl._model.inference_config import InferenceConfig
 from tabicl._model.tabicl import TabICL
 
 from crumb.pfn.forward import attention_block, forward, supports
-from crumb.pretrain.network import build, configuration
+from pretraining.network import build, configuration
 
 TASKS = ("classification", "regression")
 SHAPES = [(3, 40, 7, 25), (1, 20, 1, 12), (2, 30, 2, 28)]

@@ -21,6 +21,8 @@ from tabicl._model.ssmax import QASSMaxMLP
 from tabicl._model.tabicl import TabICL
 from torch import Tensor
 
+from crumb.pfn.architecture import Cells, RankedColumns, RegisteredEncoder, places, quantiles
+
 Block = Callable[..., Tensor]
 
 MOST_DENSE = 128  # tokens of a row up to which attention with its weights written out is the faster one on a GPU
@@ -32,6 +34,11 @@ class Keys(NamedTuple):
     most: int
     log: Tensor  # (1, 1) or (B, 1): logarithm of how many there are, which sharpens the attention
     mask: Tensor | None  # (B, 1, 1, most): true where a row is there; None: everywhere, and faster kernels serve
+
+    def after(self, registers: int) -> Keys:
+        """The same with learnt rows before them."""
+        mask = None if self.mask is None else F.pad(self.mask, (registers, 0), value=True)
+        return Keys(self.most + registers, torch.log(self.log.exp() + registers), mask)
 
     def repeated(self, times: int) -> Keys:
         """The same for each of the ``times`` columns of a table."""
@@ -125,7 +132,7 @@ def _columns(network: TabICL, X: Tensor, y_train: Tensor, keys: Keys, dtype: tor
     """Column embedding: every cell (beside two others of its row, in v2), as seen among the training rows."""
     column = network.col_embedder
     groups = _groups(column, X.mT)  # (B, d, n, 1 or 3)
-    cells = F.linear(groups, column.in_linear.weight, column.in_linear.bias)  # (B, d, n, E)
+    cells = _cells(column, X, groups, keys)  # (B, d, n, E)
     if column.target_aware:
         labels = _labels(column.y_encoder, y_train, network.max_classes).unsqueeze(1)  # (B, 1, t, E)
         cells = cells + F.pad(labels, (0, 0, 0, X.shape[1] - keys.most))
@@ -141,6 +148,16 @@ def _columns(network: TabICL, X: Tensor, y_train: Tensor, keys: Keys, dtype: tor
         scale, shift = _norm(column.ln_w, _linear(column.out_w, x)), _norm(column.ln_b, _linear(column.out_b, x))
         x = (groups * scale + shift).to(dtype)
     return x
+
+
+def _cells(column: Any, X: Tensor, groups: Tensor, keys: Keys) -> Tensor:
+    """The input layer, without tabicl's questions about its placeholder columns."""
+    layer = column.in_linear
+    if isinstance(column, RankedColumns):
+        lengths = None if keys.mask is None else keys.mask.sum(-1)  # (B, 1, 1)
+        place = places(X.mT, quantiles(X[:, : keys.most].mT, lengths))
+        groups = torch.cat([groups, _groups(column, place)], dim=-1)
+    return layer.embed(groups) if isinstance(layer, Cells) else F.linear(groups, layer.weight, layer.bias)
 
 
 def _groups(column: Any, X: Tensor) -> Tensor:
@@ -171,6 +188,8 @@ def _in_context(network: TabICL, rows: Tensor, y_train: Tensor, keys: Keys, bloc
     # float16 ends at 65,504: what the blocks add up stays in float32 then, as it does in tabicl.
     stream = torch.float32 if dtype == torch.float16 else dtype
     x = (rows + F.pad(labels, (0, 0, 0, rows.shape[1] - keys.most))).to(stream)
+    if isinstance(icl.tf_icl, RegisteredEncoder):
+        x, keys = icl.tf_icl.beside(x), keys.after(len(icl.tf_icl.registers))
     layers = list(icl.tf_icl.blocks)
     for layer in layers[:-1]:
         x = block(layer, x, keys=keys, dtype=dtype)
@@ -252,7 +271,9 @@ def _rotate(x: Tensor, rotation: Tensor, interleaved: bool) -> Tensor:
     return x * cos + torch.cat([-second, first], dim=-1) * sin
 
 
-def _norm(norm: torch.nn.LayerNorm, x: Tensor) -> Tensor:
+def _norm(norm: torch.nn.LayerNorm | torch.nn.RMSNorm, x: Tensor) -> Tensor:
+    if isinstance(norm, torch.nn.RMSNorm):
+        return F.rms_norm(x, norm.normalized_shape, norm.weight.to(x.dtype), norm.eps)
     bias = None if norm.bias is None else norm.bias.to(x.dtype)
     return F.layer_norm(x, norm.normalized_shape, norm.weight.to(x.dtype), bias, norm.eps)
 

@@ -19,6 +19,7 @@ from tabicl._model.tabicl import TabICL
 from tabicl._torch_devices import resolve_torch_device
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
+from crumb.pfn.architecture import V1_ARCHITECTURE, build
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
 from crumb.pfn.cache import ContextCache, tensor_bytes
 from crumb.pfn.checkpoint import Checkpoint, read_checkpoint
@@ -27,27 +28,6 @@ from crumb.pfn.groups import bounded, padded
 from crumb.pfn.network import NetworkBackend, Shared
 from crumb.table import Rows
 
-# Files of tabicl 0.1.x do not name these flags, whose defaults have since become those of v2.
-V1_ARCHITECTURE = {
-    "col_affine": True,
-    "col_feature_group": False,
-    "col_target_aware": False,
-    "col_ssmax": False,
-    "icl_ssmax": False,
-    "row_rope_interleaved": True,
-    "bias_free_ln": False,
-}
-# What makes a TabICL network a TabICLv2 network, widths and depths aside.
-V2_ARCHITECTURE = {
-    "col_affine": False,
-    "col_feature_group": "same",
-    "col_feature_group_size": 3,
-    "col_target_aware": True,
-    "col_ssmax": "qassmax-mlp-elementwise",
-    "icl_ssmax": "qassmax-mlp-elementwise",
-    "row_rope_base": 100_000,
-    "row_rope_interleaved": False,
-}
 PASS_BYTES = 2 << 30  # size of the largest activation of one pass on a CPU, which the package does not split
 # Products of few rows round differently from products of many. Where contexts come again (a frozen plan, whose answers
 # depend on the row alone), queries come in multiples of so many, lest an answer depend on how many were asked together.
@@ -60,7 +40,7 @@ def _build(path: Path, device: str) -> TabICL:
     if "col_ssmax" not in config and not any("ssmax" in name for name in checkpoint.state_dict):
         config = {**V1_ARCHITECTURE, **config}
     try:
-        network = TabICL(**config)
+        network = build(config)
         network.load_state_dict(checkpoint.state_dict)
     except Exception as error:  # whatever the network's constructor makes of a wrong configuration
         raise InvalidCheckpoint(f"The weights in {path} do not fit the network that the file describes.") from error

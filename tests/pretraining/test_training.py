@@ -9,10 +9,10 @@ import torch
 
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidCheckpoint, InvalidInput
-from crumb.pretrain import state
-from crumb.pretrain.__main__ import main
-from crumb.pretrain.curriculum import MOST_ROWS, curriculum
-from crumb.pretrain.training import Training
+from pretraining import state
+from pretraining.__main__ import main
+from pretraining.curriculum import MOST_ROWS, curriculum
+from pretraining.training import Training
 
 
 def trained(folder, steps=12, minutes=5.0, task="classification", **more):
@@ -184,7 +184,7 @@ def test_command(tmp_path, capsys):
     assert "step 3 of 3" in capsys.readouterr().out
     assert (tmp_path / "net.ckpt").exists()
     assert main([*asked, *folder, "--seed", "1"]) == 1
-    assert capsys.readouterr().err.startswith("crumb.pretrain: The state in")
+    assert capsys.readouterr().err.startswith("pretraining: The state in")
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from crumb.pretrain.draw import Draw
-from crumb.pretrain.functions import random_function, standardise
+from pretraining.draw import Draw
+from pretraining.functions import random_function, standardise
 
 
 def causes(tables: int, rows: int, width: int, draw: Draw) -> Tensor:

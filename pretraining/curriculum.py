@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from crumb.pretrain.prior import Shape
+from pretraining.prior import Shape
 
 MOST_ROWS = 60_000  # tables × rows of a batch: attention kernels count the rows of a batch in 16 bits
 TABLES_A_GROUP = 16

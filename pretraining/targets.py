@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from crumb.pretrain.draw import Draw
-from crumb.pretrain.functions import linear, random_function, standardise
+from pretraining.draw import Draw
+from pretraining.functions import linear, random_function, standardise
 
 WEIGHTS = (1.0, 3.0, 2.0, 0.7, 3.0, 0.5)  # of the functions: a target is a tree more often than a variable is
 

@@ -15,9 +15,9 @@ from tabicl._model.tabicl import TabICL
 from torch import Tensor
 
 from crumb.pfn.forward import Block, attention_block, forward
-from crumb.pretrain.network import TEMPERATURE
-from crumb.pretrain.optimiser import Optimiser
-from crumb.pretrain.prior import Batch, Shape
+from pretraining.network import TEMPERATURE
+from pretraining.optimiser import Optimiser
+from pretraining.prior import Batch, Shape
 
 
 def loss_of(network: TabICL, batch: Batch, dtype: torch.dtype, block: Block = attention_block) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from crumb.pretrain.draw import Draw
+from pretraining.draw import Draw
 
 Function = Callable[[Tensor, int, Draw], Tensor]
 

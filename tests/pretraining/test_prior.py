@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from tabicl._sklearn.preprocessing import PreprocessingPipeline
 
-from crumb.pretrain import columns, prior, targets
-from crumb.pretrain.draw import Draw
-from crumb.pretrain.functions import FUNCTIONS, _trees
-from crumb.pretrain.graph import causal_graph, causes
-from crumb.pretrain.prior import Shape, sample
+from pretraining import columns, prior, targets
+from pretraining.draw import Draw
+from pretraining.functions import FUNCTIONS, _trees
+from pretraining.graph import causal_graph, causes
+from pretraining.prior import Shape, sample
 
 TASKS = ("classification", "regression")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from crumb.pretrain.draw import Draw
-from crumb.pretrain.functions import standardise
+from pretraining.draw import Draw
+from pretraining.functions import standardise
 
 
 def useless_and_doubled(X: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:

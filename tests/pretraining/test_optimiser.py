@@ -2,7 +2,7 @@
 
 import torch
 
-from crumb.pretrain.optimiser import Optimiser, orthogonalise
+from pretraining.optimiser import Optimiser, orthogonalise
 
 
 def test_orthogonalise_brings_singular_values_near_one():

@@ -1,4 +1,4 @@
-"""python -m crumb.pretrain: train an embedded network, in pieces of as many minutes as there are."""
+"""python -m pretraining: train an embedded network, in pieces of as many minutes as there are."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from crumb.errors import CrumbError
-from crumb.pretrain import STEPS
+from pretraining import STEPS
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m crumb.pretrain", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="python -m pretraining", description=__doc__, allow_abbrev=False)
     parser.add_argument("--task", choices=("classification", "regression"), required=True)
     parser.add_argument(
         "--resume", type=_folder, required=True, metavar="STATE", help="folder of the run; new or begun"
@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--export", type=Path, metavar="FILE", help="write the network as a tabicl checkpoint")
     args = parser.parse_args(argv)
     try:
-        from crumb.pretrain.training import Training
+        from pretraining.training import Training
 
         training = Training(args.resume, args.task, args.size, args.steps, args.seed, args.device, args.start)
         progress = training.run(args.minutes, verbose=True)
@@ -36,10 +36,10 @@ def main(argv: list[str] | None = None) -> int:
             print(f"wrote {args.export}")
     except KeyboardInterrupt:
         kept = f"; the state is kept in {args.resume}" if (args.resume / "progress.json").exists() else ""
-        print(f"crumb.pretrain: interrupted{kept}", file=sys.stderr)
+        print(f"pretraining: interrupted{kept}", file=sys.stderr)
         return 130
     except (CrumbError, OSError) as error:
-        print(f"crumb.pretrain: {error}", file=sys.stderr)
+        print(f"pretraining: {error}", file=sys.stderr)
         return 1
     return 0
 

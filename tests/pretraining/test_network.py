@@ -5,8 +5,8 @@ import pytest
 import torch
 from tabicl import TabICLClassifier, TabICLRegressor
 
-from crumb.pretrain.network import build, configuration
-from crumb.pretrain.state import export
+from pretraining.network import build, configuration
+from pretraining.state import export
 
 TASKS = ("classification", "regression")
 

@@ -14,14 +14,14 @@ from torch import Tensor
 from crumb.devices import resolve_device
 from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.pfn.checkpoint import checksum, read_checkpoint
-from crumb.pretrain import STEPS, state
-from crumb.pretrain.curriculum import Curriculum, curriculum
-from crumb.pretrain.draw import Draw
-from crumb.pretrain.network import build, configuration
-from crumb.pretrain.optimiser import Optimiser
-from crumb.pretrain.prior import Batch, Shape, sample
-from crumb.pretrain.state import Progress
-from crumb.pretrain.step import EagerSteps, RecordedSteps, compiled_block, loss_of
+from pretraining import STEPS, state
+from pretraining.curriculum import Curriculum, curriculum
+from pretraining.draw import Draw
+from pretraining.network import build, configuration
+from pretraining.optimiser import Optimiser
+from pretraining.prior import Batch, Shape, sample
+from pretraining.state import Progress
+from pretraining.step import EagerSteps, RecordedSteps, compiled_block, loss_of
 from crumb.progress import progress_bar
 
 LOG_SECONDS, SAVE_SECONDS = 10.0, 120.0

@@ -5,10 +5,10 @@ import pytest
 import torch
 from tabicl import TabICLClassifier
 
-from crumb.pretrain.draw import Draw
-from crumb.pretrain.network import build, configuration
-from crumb.pretrain.prior import Shape, sample
-from crumb.pretrain.step import loss_of
+from pretraining.draw import Draw
+from pretraining.network import build, configuration
+from pretraining.prior import Shape, sample
+from pretraining.step import loss_of
 
 
 def test_classes_are_learnt_at_the_temperature_at_which_tabicl_reads_them():

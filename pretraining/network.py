@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from tabicl._model.tabicl import TabICL
 
-from crumb.pfn.tabicl import V2_ARCHITECTURE
+from crumb.pfn.architecture import V2_ARCHITECTURE
 
 # tabicl divides logits by this before the softmax; trained with it, probabilities come out calibrated.
 TEMPERATURE = 0.9

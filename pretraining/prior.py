@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from crumb.pretrain import columns, targets
-from crumb.pretrain.draw import Draw
-from crumb.pretrain.graph import causal_graph
+from pretraining import columns, targets
+from pretraining.draw import Draw
+from pretraining.graph import causal_graph
 
 
 @dataclass(frozen=True)
