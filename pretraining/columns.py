@@ -44,17 +44,34 @@ def skew(X: Tensor, draw: Draw) -> Tensor:
     return X
 
 
-def categories(X: Tensor, draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
+def ratios(X: Tensor, draw: Draw) -> tuple[Tensor, Tensor]:
+    """The table as it is stored and as it acts: columns with tails so heavy that most of a column is one spot.
+
+    A quotient of two amounts, or an amount on a log scale. What matters is where in the crowd a value lies.
+    """
+    tables, rows, width = X.shape
+    powers = torch.exp(draw.between(1, 4) * X.clamp(-4, 4)) * torch.where(draw.uniform(tables, 1, width) < 0.3, -1, 1)
+    below = draw.normal(tables, rows, width).abs() + draw.log_between(1e-3, 0.3)
+    quotients = X * below.reciprocal() if draw.chance(0.5) else X.sign() * torch.expm1(draw.between(1, 4) * X.abs())
+    heavy = torch.where(draw.uniform(tables, 1, width) < draw.between(0, 1), powers, quotients)
+    chosen = draw.uniform(tables, 1, width) < draw.between(0.4, 1)
+    return torch.where(chosen, heavy, X), X
+
+
+def categories(X: Tensor, draw: Draw, kind: str = "plain") -> tuple[Tensor, Tensor, Tensor]:
     """The table as it is stored and as it acts: in some columns, integer codes and the effects of the categories.
 
     Which columns these are comes third (G, 1, d). The codes of some are in the order of the values that they stand for,
-    as grades are; the rest are shuffled.
+    as grades are; the rest are shuffled. Worlds of ``rules`` have few other columns; ``identifiers`` have hundreds or
+    thousands of categories.
     """
     tables, rows, width = X.shape
-    chosen = draw.uniform(tables, 1, width) < draw.one_of((0.2, 0.5, 0.8, 1.0))
-    if not draw.chance(0.6):
+    chosen = draw.uniform(tables, 1, width) < draw.one_of((0.8, 1.0) if kind == "rules" else (0.2, 0.5, 0.8, 1.0))
+    if kind == "plain" and not draw.chance(0.6) or kind in ("sparse", "steps", "collinear") and not draw.chance(0.2):
         return X, X, torch.zeros_like(chosen)
     most = draw.one_of((2, 3, 5, 8, 12, 30, 60), (2, 1.5, 2, 2, 2, 1, 0.7))
+    if kind == "identifiers":
+        most = draw.one_of((100, 300, 1_000, 3_000))
     sizes = 2 + draw.integers(most - 1, tables, width, 1)  # categories of every column
     place = torch.arange(most, device=X.device)
     # Cuts at the values of random rows: categories of very different frequency.

@@ -1,4 +1,8 @@
-"""Which table shapes are seen when, and how fast is learnt: short tables first, then long ones beside them."""
+"""Which table shapes are seen when, and how fast is learnt.
+
+A run may go on for as long as there is GPU time: after a short rise the rate stays where it is, and longer tables join
+in as it goes. A run that is to end branches off and cools down: the rate falls to nothing, on tables of all lengths.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ TABLES_A_GROUP = 16
 class Stage:
     """A family of shapes: rows and features spread evenly on a log scale, the share of labelled rows evenly."""
 
-    begin: float  # when it joins, as a share of all steps
+    begin: int  # the step at which it joins
+    weight: float  # of its turns, beside those of the other stages
     rows: tuple[int, int]
     features: tuple[int, int]
     train: tuple[float, float]
@@ -33,16 +38,24 @@ class Stage:
         rows, features = _log_whole(rows_at, *self.rows), _log_whole(features_at, *self.features)
         train = round(rows * (self.train[0] + train_at * (self.train[1] - self.train[0])))
         tables = max(2, min(self.cells // (rows * (features + tokens)), MOST_ROWS // rows, 256))
-        groups = max(1, min(3, tables // TABLES_A_GROUP))
+        groups = max(1, min(4, tables // TABLES_A_GROUP))
         return Shape(tables, rows, features, min(max(train, 10), rows - 5), groups)
+
+
+@dataclass(frozen=True)
+class CoolDown:
+    """The end of a run: from a step on, over this many steps."""
+
+    begin: int
+    steps: int
 
 
 @dataclass(frozen=True)
 class Curriculum:
     stages: tuple[Stage, ...]
-    steps: int
     rate: float = 2e-3
     warm_up: int = 300
+    cooling: CoolDown | None = None
 
     def shapes(self, seed: int, tokens: int) -> list[list[Shape]]:
         """The shapes of every stage."""
@@ -52,42 +65,37 @@ class Curriculum:
     def shape_at(self, step: int, seed: int, shapes: list[list[Shape]]) -> Shape:
         """Stages that have begun take turns at random."""
         rng = np.random.default_rng((seed, 2, step))
-        begun = [family for stage, family in zip(self.stages, shapes, strict=True) if step >= stage.begin * self.steps]
-        family = begun[int(rng.integers(len(begun)))]
+        cools = self.cooling is not None and step >= self.cooling.begin
+        weights = np.array([stage.weight * (cools or step >= stage.begin) for stage in self.stages])
+        family = shapes[int(rng.choice(len(shapes), p=weights / weights.sum()))]
         return family[int(rng.integers(len(family)))]
 
     def rate_at(self, step: int) -> float:
-        """Learning rate: a short rise, then half a cosine down to a hundredth."""
-        done = min(step / self.steps, 1.0)
-        return self.rate * min(1.0, (step + 1) / self.warm_up) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
+        """Learning rate: a short rise, a plateau, and down with the root of the time when the run cools."""
+        rate = self.rate * min(1.0, (step + 1) / self.warm_up)
+        if self.cooling is None or step < self.cooling.begin:
+            return rate
+        return rate * max(0.0, 1 - math.sqrt((step - self.cooling.begin) / self.cooling.steps))
 
 
-def curriculum(size: str, steps: int, continued: bool = False) -> Curriculum:
-    """The schedule of a run. One that continues from trained weights sees all lengths at once, at half the rate."""
-    schedule = _from_scratch(size, steps)
-    if not continued:
-        return schedule
-    stages = tuple(replace(stage, begin=0.0) for stage in schedule.stages)
-    return replace(schedule, stages=stages, rate=schedule.rate / 2)
+def curriculum(size: str, rate: float = 2e-3, batch: float = 1.0, cooling: CoolDown | None = None) -> Curriculum:
+    """The schedule of a size; ``trial`` is that of ``small`` with few short shapes, for comparisons."""
+    stages = tuple(replace(stage, cells=int(stage.cells * batch)) for stage in _STAGES[size])
+    return Curriculum(stages, rate, 5 if size == "smoke" else 300, cooling)
 
 
-def _from_scratch(size: str, steps: int) -> Curriculum:
-    if size == "smoke":
-        return Curriculum(
-            (
-                Stage(0.0, (24, 48), (2, 5), (0.4, 0.8), 2_000, shapes=3),
-                Stage(0.5, (64, 96), (2, 4), (0.7, 0.9), 2_000, shapes=2),
-            ),
-            steps,
-            warm_up=5,
-        )
-    return Curriculum(
-        (
-            Stage(0.0, (100, 1_500), (1, 100), (0.3, 0.9), 600_000, shapes=40),
-            Stage(0.6, (1_500, 10_000), (2, 100), (0.7, 0.95), 900_000, shapes=20),
-        ),
-        steps,
-    )
+_STAGES = {
+    "smoke": (
+        Stage(0, 1.0, (24, 48), (2, 5), (0.4, 0.8), 2_000, shapes=3),
+        Stage(60, 1.0, (64, 96), (2, 4), (0.7, 0.9), 2_000, shapes=2),
+    ),
+    "trial": (Stage(0, 1.0, (128, 2_000), (2, 60), (0.4, 0.9), 600_000, shapes=10),),
+    "small": (
+        Stage(0, 1.0, (100, 1_500), (1, 130), (0.3, 0.9), 600_000, shapes=32),
+        Stage(15_000, 0.6, (1_500, 8_000), (2, 130), (0.7, 0.95), 900_000, shapes=12),
+        Stage(40_000, 0.2, (8_000, 17_000), (2, 40), (0.85, 0.97), 1_200_000, shapes=6),
+    ),
+}
 
 
 def _log_whole(place: float, low: int, high: int) -> int:

@@ -35,6 +35,10 @@ class Draw:
     def log_between(self, low: float, high: float) -> float:
         return math.exp(self.host.uniform(math.log(low), math.log(high)))
 
+    def uniform_or(self, low: float, high: float) -> float:
+        """Between the two, and now and then one of them."""
+        return self.one_of((low, high, self.between(low, high)), (1, 1, 4))
+
     def whole(self, low: int, high: int) -> int:
         """An integer, both ends included."""
         return int(self.host.integers(low, high + 1))

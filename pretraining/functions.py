@@ -98,10 +98,27 @@ def forest(x: Tensor, width: int, draw: Draw) -> Tensor:
 
 def _trees(x: Tensor, count: int, depth: int, draw: Draw) -> Tensor:
     """(G, n, count): trees that split at values of random rows; few features do most of the splitting."""
+    tables, rows, _ = x.shape
+    leaf = leaf_of(x, count, depth, draw)
+    leaves = draw.normal(tables, count * 2**depth)
+    if draw.chance(0.5):  # later trees correct earlier ones, as in boosting
+        leaves = leaves * (1 - 0.7 * draw.uniform(tables, 1, 1)).expand(-1, count, 2**depth).cumprod(1).flatten(1)
+    at = (torch.arange(count, device=x.device) * 2**depth + leaf).flatten(1)
+    return leaves.gather(1, at).view(tables, rows, count)
+
+
+def leaf_of(x: Tensor, count: int, depth: int, draw: Draw, favoured: int = 0, share: float = 0.0) -> Tensor:
+    """(G, n, count): the leaf of every row in each of some random trees.
+
+    A ``share`` of the splits is in the last ``favoured`` features.
+    """
     tables, rows, inputs = x.shape
     nodes = 2**depth - 1
     feature = draw.skewed(inputs, draw.between(1, 3), tables, count * nodes)
     where = draw.integers(rows, tables, count * nodes)
+    if favoured:
+        chosen = inputs - favoured + draw.integers(favoured, tables, count * nodes)
+        feature = torch.where(draw.uniform(tables, count * nodes) < share, chosen, feature)
     threshold = x.flatten(1).gather(1, where * inputs + feature)
     offset = torch.arange(count, device=x.device) * nodes  # where each tree begins
     node = torch.zeros(tables, rows, count, dtype=torch.long, device=x.device)
@@ -109,11 +126,7 @@ def _trees(x: Tensor, count: int, depth: int, draw: Draw) -> Tensor:
         at = (offset + node).flatten(1)
         value = x.gather(2, feature.gather(1, at).view_as(node))
         node = 2 * node + 1 + (value > threshold.gather(1, at).view_as(node)).long()
-    leaves = draw.normal(tables, count * 2**depth)
-    if draw.chance(0.5):  # later trees correct earlier ones, as in boosting
-        leaves = leaves * (1 - 0.7 * draw.uniform(tables, 1, 1)).expand(-1, count, 2**depth).cumprod(1).flatten(1)
-    at = (torch.arange(count, device=x.device) * 2**depth + node - nodes).flatten(1)
-    return leaves.gather(1, at).view(tables, rows, count)
+    return node - nodes
 
 
 def prototypes(x: Tensor, width: int, draw: Draw) -> Tensor:
@@ -126,6 +139,27 @@ def prototypes(x: Tensor, width: int, draw: Draw) -> Tensor:
     nearest = torch.cdist(x * scale, centres * scale).argmin(2)  # (G, n)
     values = draw.normal(tables, count, width)
     return standardise(values.gather(1, nearest.unsqueeze(2).expand(-1, -1, width)))
+
+
+def steps(x: Tensor, width: int, draw: Draw) -> Tensor:
+    """Many sharp steps along few axes: deep trees."""
+    trees = max(1, int(draw.log_between(2, 16) * min(1, 4 / width)))
+    return standardise(_trees(x, width * trees, draw.whole(4, 8), draw).unflatten(2, (width, trees)).sum(3))
+
+
+def rules(x: Tensor, width: int, draw: Draw) -> Tensor:
+    """Exact rules: a small tree, how many of some conditions hold, or a table of all combinations of two or three."""
+    tables, rows, inputs = x.shape
+    kind = draw.whole(0, 2)
+    if kind == 0:
+        return standardise(_trees(x, width, draw.whole(2, 5), draw))
+    few = draw.subset(tables, inputs, min(inputs, draw.whole(2, 3 if kind == 2 else 6)))
+    x = x.gather(2, few.unsqueeze(1).expand(-1, rows, -1))
+    if kind == 1:
+        cuts = x.gather(1, draw.integers(rows, tables, width, x.shape[2]))  # (G, width, k)
+        return standardise((x.unsqueeze(2) > cuts.unsqueeze(1)).float().sum(3))
+    mixed = x.mul(64).round() @ draw.normal(tables, x.shape[2], width)  # another number for every combination
+    return standardise(torch.sin(40 * mixed))
 
 
 FUNCTIONS: tuple[Function, ...] = (linear, mlp, waves, products, forest, prototypes)

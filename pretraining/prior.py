@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pretraining import columns, targets
+from pretraining import columns, contexts, guide, targets, worlds
 from pretraining.draw import Draw
-from pretraining.graph import causal_graph
+from pretraining.recipe import EVERYTHING, KINDS, Recipe
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Batch:
     weight: Tensor  # (B, n − t) how much each query counts in the loss; sums to 1
 
 
-def sample(task: str, shape: Shape, draw: Draw) -> Batch:
+def sample(task: str, shape: Shape, draw: Draw, recipe: Recipe = EVERYTHING) -> Batch:
     """One batch of tables; the same ``draw`` gives the same tables."""
     sizes = [shape.tables // shape.groups + (i < shape.tables % shape.groups) for i in range(shape.groups)]
-    groups = [_group(task, size, shape, draw) for size in sizes if size]
+    groups = [_group(task, size, shape, recipe, draw) for size in sizes if size]
     X, y, usable = (torch.cat(parts) for parts in zip(*groups, strict=True))
     sound = torch.isfinite(X).flatten(1).all(1) & torch.isfinite(y).all(1)  # (B,)
     X = torch.nan_to_num(X, posinf=0, neginf=0)
@@ -47,27 +47,23 @@ def sample(task: str, shape: Shape, draw: Draw) -> Batch:
     return Batch(X, y, counts / counts.sum().clamp_min(1))
 
 
-def _group(task: str, tables: int, shape: Shape, draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
-    variables = causal_graph(tables, shape.rows, shape.features + 1, draw)
-    X, hidden = _observed(variables, shape.features, draw)
-    X, useless = columns.useless_and_doubled(X, draw)
-    X, effects, categorical = columns.categories(columns.skew(X, draw), draw)
-    world = targets.World(effects * ~useless, variables, hidden)
-    make = targets.classes if task == "classification" else targets.numbers
-    y, usable = make(world, shape.train, draw)
-    X = columns.gaps(X, categorical, shape.train, draw)
-    return columns.as_the_package_sees(X, shape.train, draw), y, usable
+def _group(task: str, tables: int, shape: Shape, recipe: Recipe, draw: Draw) -> tuple[Tensor, Tensor, Tensor]:
+    kind, near = draw.one_of(KINDS, recipe.weights()), draw.chance(recipe.near)
+    rows = contexts.pool_rows(tables, shape.rows, shape.features) if near else shape.rows
+    world = worlds.make(kind, tables, rows, shape.features, draw)
+    target = targets.classes(world, draw) if task == "classification" else targets.numbers(world, draw)
+    X, y, train = world.X, target.y, shape.train
+    guided = guide.predictions(world, target, shape.features - 1, draw) if draw.chance(recipe.guide) else None
+    if near:
+        chosen = contexts.choose(X, y, train, shape.rows - train, target.classes, draw)
+        X, y = _rows(X, chosen), y.gather(1, chosen)
+        guided = None if guided is None else _rows(guided, chosen)
+    X = columns.gaps(X, world.categorical, train, draw)
+    if guided is not None:
+        X = guide.put_in(X, guided, draw)
+    y, usable = targets.as_codes(y, train, target.classes) if target.classes else targets.as_scores(y, train)
+    return columns.as_the_package_sees(X, train, draw), y, usable
 
 
-def _observed(variables: Tensor, features: int, draw: Draw) -> tuple[Tensor, Tensor]:
-    """The variables that someone wrote down, in any order, and the others, in the order of the graph."""
-    tables, rows, count = variables.shape
-    if draw.chance(0.3):  # what was measured together belongs together
-        start = draw.integers(count - features + 1, tables, 1)
-        chosen = start + draw.subset(tables, features, features)
-    else:
-        chosen = draw.subset(tables, count, features)
-    written = torch.zeros(tables, count, dtype=torch.long, device=variables.device).scatter(1, chosen, 1)
-    others = written.argsort(dim=1, stable=True)[:, : count - features]
-    X, hidden = (variables.gather(2, which.unsqueeze(1).expand(-1, rows, -1)) for which in (chosen, others))
-    return X, hidden
+def _rows(X: Tensor, chosen: Tensor) -> Tensor:
+    return X.gather(1, chosen.unsqueeze(2).expand(-1, -1, X.shape[2]))

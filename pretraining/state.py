@@ -22,10 +22,10 @@ class Progress:
 
     task: str
     size: str
+    variant: str
     seed: int
-    steps: int  # of the whole schedule
     config: dict[str, Any]
-    start: str | None = None  # SHA-256 of the checkpoint that the run continues from; None: fresh weights
+    cooling: tuple[int, int] | None = None  # at which step the run begins to cool down, over how many steps
     step: int = 0
     tables: int = 0
     cells: int = 0

@@ -7,7 +7,7 @@ stream of their own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 import torch.nn.functional as F
@@ -55,6 +55,9 @@ class EagerSteps:
         self.optimiser.step()
         return loss
 
+    def prepare(self, batches: Iterable[tuple[Shape, Batch]]) -> None:
+        """Nothing is recorded here."""
+
     def _backward(self, batch: Batch) -> Tensor:
         self.optimiser.gradients.zero_()
         loss = loss_of(self.network, batch, self.dtype, self.block)
@@ -86,6 +89,16 @@ class RecordedSteps(EagerSteps):
         else:
             self.update.replay()
         return loss.clone()
+
+    def prepare(self, batches: Iterable[tuple[Shape, Batch]]) -> None:
+        """Compile and record everything beforehand; nothing is learnt."""
+        for shape, batch in batches:
+            self._record(shape, batch)
+        values, kept = self.optimiser.values.clone(), {k: v.clone() for k, v in self.optimiser.state().items()}
+        self.optimiser.rate.zero_()
+        self.update = self._record_update()
+        self.optimiser.values.copy_(values)
+        self.optimiser.load(kept)
 
     def _record(self, shape: Shape, batch: Batch) -> None:
         slot = Batch(batch.X.clone(), batch.y.clone(), batch.weight.clone())
