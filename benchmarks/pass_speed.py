@@ -24,8 +24,8 @@ from tabicl._model.tabicl import TabICL
 
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.files import atomic_write
-from crumb.pfn.checkpoint import read_checkpoint
 from crumb.pfn.architecture import V2_ARCHITECTURE
+from crumb.pfn.checkpoint import read_checkpoint
 from crumb.pfn.weights import card_for, fetch
 
 OFFICIAL: dict[str, Any] = {

@@ -75,7 +75,7 @@ def measure(shape: Shape, block: Block, profiled: bool) -> dict[str, Any]:
     }
     for name, steps_of in ways.items():
         network = build(configuration("classification"), 0).cuda()
-        steps = steps_of(network, Optimiser(network.parameters()))
+        steps = steps_of(network, Optimiser(network))
         step = partial(steps, shape, batch, 0.0)
         started = time.perf_counter()
         row[f"{name}_loss"] = float(step())
@@ -102,7 +102,7 @@ def main() -> None:
         results.append(measure(shape, block, options.profile))
         print(results[-1], flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        training = Training(Path(folder), "classification", "small", 40_000, 0, "cuda")
+        training = Training(Path(folder), "classification", device="cuda")
         for family in training.shapes:
             print([(s.tables, s.rows, s.features) for s in family])
         for name, minutes in (("with recording", options.seconds / 60), ("after", options.seconds / 60)):

@@ -1,4 +1,5 @@
-"""python -m pretraining: train an embedded network, in pieces of as many minutes as there are; compare variants."""
+"""python -m pretraining: train an embedded network, in pieces of as many minutes as there are;
+compare variants."""
 
 from __future__ import annotations
 
@@ -26,32 +27,59 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m pretraining", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog="python -m pretraining", description=__doc__, allow_abbrev=False
+    )
     verbs = parser.add_subparsers(required=True)
     train = verbs.add_parser("train", help="one piece of a run", allow_abbrev=False)
     train.set_defaults(work=_train)
     train.add_argument("--task", choices=("classification", "regression"), required=True)
-    train.add_argument("--state", type=_folder, required=True, help="folder of the run; new or begun")
+    train.add_argument(
+        "--state", type=_folder, required=True, help="folder of the run; new or begun"
+    )
     train.add_argument("--variant", choices=VARIANTS, default=CHOSEN)
-    train.add_argument("--minutes", type=_minutes, default=9.0, help="of steps; setting up comes before (default: 9)")
+    train.add_argument(
+        "--minutes",
+        type=_minutes,
+        default=9.0,
+        help="of steps; setting up comes before (default: 9)",
+    )
     train.add_argument("--steps", type=int, help="at most these many")
-    train.add_argument("--decay", type=_minutes, metavar="MINUTES", help="end the run: cool down, in --branch")
-    train.add_argument("--branch", type=_folder, help="new folder for the run that ends; --state stays as it is")
-    train.add_argument("--export", type=Path, metavar="FILE", help="write the network as a checkpoint")
-    train.add_argument("--last", action="store_true", help="export the weights of the last step, not their average")
+    train.add_argument(
+        "--decay", type=_minutes, metavar="MINUTES", help="end the run: cool down, in --branch"
+    )
+    train.add_argument(
+        "--branch", type=_folder, help="new folder for the run that ends; --state stays as it is"
+    )
+    train.add_argument(
+        "--export", type=Path, metavar="FILE", help="write the network as a checkpoint"
+    )
+    train.add_argument(
+        "--last", action="store_true", help="export the weights of the last step, not their average"
+    )
     _common(train)
-    ablate = verbs.add_parser("ablate", help="variants, compared for equal seconds", allow_abbrev=False)
+    ablate = verbs.add_parser(
+        "ablate", help="variants, compared for equal seconds", allow_abbrev=False
+    )
     ablate.set_defaults(work=_ablate)
     ablate.add_argument("runs", nargs="+", metavar="VARIANT[/TASK]")
-    ablate.add_argument("--seconds", type=float, default=30.0, help="of training, of each (default: 30)")
-    ablate.add_argument("--minutes", type=_minutes, default=9.0, help="for all; what is done by then is kept")
-    ablate.add_argument("--jobs", type=int, default=4, help="alive at a time; one of them trains (default: 4)")
+    ablate.add_argument(
+        "--seconds", type=float, default=30.0, help="of training, of each (default: 30)"
+    )
+    ablate.add_argument(
+        "--minutes", type=_minutes, default=9.0, help="for all; what is done by then is kept"
+    )
+    ablate.add_argument(
+        "--jobs", type=int, default=4, help="alive at a time; one of them trains (default: 4)"
+    )
     ablate.add_argument("--tables", type=Path, help="real tables to judge by, from 'tables'")
     ablate.add_argument("--out", type=Path, required=True, metavar="FILE")
     ablate.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     ablate.add_argument("--lock", type=Path, help=argparse.SUPPRESS)
     _common(ablate)
-    tables = verbs.add_parser("tables", help="the development tables in one small file", allow_abbrev=False)
+    tables = verbs.add_parser(
+        "tables", help="the development tables in one small file", allow_abbrev=False
+    )
     tables.set_defaults(work=_tables)
     tables.add_argument("--datasets", type=Path, default=Path("../shared/datasets"))
     tables.add_argument("--out", type=Path, required=True, metavar="FILE")
@@ -75,11 +103,17 @@ def _train(args: argparse.Namespace) -> None:
     training = Training(args.state, args.task, args.size, args.variant, args.seed, args.device)
     if args.decay:
         if args.branch is None:
-            raise CrumbError("--decay ends a run: say with --branch where, so that --state can go on.")
+            raise CrumbError(
+                "--decay ends a run: say with --branch where, so that --state can go on."
+            )
         training.cool_down(args.branch, args.decay)
+    training.prepare()
     progress = training.run(args.minutes, args.steps, verbose=True)
     of = f" of {training.end:,}" if training.end else ""
-    print(f"{progress.task}: step {progress.step:,}{of}, {progress.tables:,} tables, {progress.seconds / 60:.1f} minutes")
+    print(
+        f"{progress.task}: step {progress.step:,}{of}, {progress.tables:,} tables, "
+        f"{progress.seconds / 60:.1f} minutes"
+    )
     print(", ".join(f"{name} {value}" for name, value in progress.log[-1].items()))
     if args.export:
         training.export(args.export, averaged=not args.last)
@@ -91,12 +125,25 @@ def _ablate(args: argparse.Namespace) -> None:
 
     unknown = [run for run in args.runs if run.partition("/")[0] not in VARIANTS]
     if unknown:
-        raise CrumbError(f"There is no variant {', '.join(unknown)}; there are {', '.join(VARIANTS)}.")
+        raise CrumbError(
+            f"There is no variant {', '.join(unknown)}; there are {', '.join(VARIANTS)}."
+        )
     if args.one:
-        found = ablation.one(args.runs[0], args.size, args.seconds, args.seed, args.device, args.tables, args.lock)
+        found = ablation.one(
+            args.runs[0], args.size, args.seconds, args.seed, args.device, args.tables, args.lock
+        )
         args.out.write_text(json.dumps(found))
         return
-    passed = ["--size", args.size, "--seconds", str(args.seconds), "--seed", str(args.seed), "--device", args.device]
+    passed = [
+        "--size",
+        args.size,
+        "--seconds",
+        str(args.seconds),
+        "--seed",
+        str(args.seed),
+        "--device",
+        args.device,
+    ]
     passed += ["--tables", str(args.tables)] if args.tables else []
     print(ablation.table(ablation.many(args.runs, args.jobs, args.minutes, args.out, passed)))
 

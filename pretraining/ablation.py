@@ -1,7 +1,8 @@
-"""Variants compared: each trained for the same seconds of a GPU that it has to itself, from the same seed.
+"""Variants compared: each trained for the same seconds of a GPU that it has to itself, from the
+same seed.
 
-A run is a process of its own. Several are alive at a time, so that some compile while another trains; a lock makes sure
-that only one trains or is judged. Compiling counts for nothing.
+A run is a process of its own. Several are alive at a time, so that some compile while another
+trains; a lock makes sure that only one trains or is judged. Compiling counts for nothing.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ JUDGED = 3  # times in a run that the held-out tables are looked at
 WAIT = 0.2  # seconds
 
 
-def one(run: str, size: str, seconds: float, seed: int, device: str, tables: Path | None, lock: Path) -> dict[str, Any]:
+def one(
+    run: str, size: str, seconds: float, seed: int, device: str, tables: Path | None, lock: Path
+) -> dict[str, Any]:
     """One run: ``variant`` or ``variant/task``."""
-    variant, _, task = run.partition("/")
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        training = Training(Path(folder), task or "classification", size, variant, seed, device)
+        training = Training(Path(folder), _task(run), size, run.partition("/")[0], seed, device)
         training.prepare()
         training.validation()
-        torch.cuda.synchronize() if training.device.type == "cuda" else None
         ready = time.monotonic()
         with _alone(lock):
             waited = time.monotonic() - ready
@@ -56,14 +57,18 @@ def one(run: str, size: str, seconds: float, seed: int, device: str, tables: Pat
 
 def _trained(training: Training, seconds: float, tables: Path | None) -> list[dict[str, Any]]:
     """Steps for this long, judged at equal distances; the judging does not count."""
-    progress, curve, losses = training.progress, [], []
+    progress = training.progress
+    curve: list[dict[str, Any]] = []
+    losses: list[torch.Tensor] = []
     started, paused = time.monotonic(), 0.0
     for step, shape, batch in training.batches(0):
         losses.append(training.do_step(shape, batch, training.curriculum.rate_at(step)))
         progress.step = step + 1
         progress.tables += shape.tables
         if step % 10 == 9:
-            losses[-1].item()  # the host runs ahead of the GPU: wait, so that the clock is that of the GPU
+            losses[
+                -1
+            ].item()  # the host runs ahead of the GPU: wait, so that the clock is that of the GPU
         progress.seconds = time.monotonic() - started - paused
         if progress.seconds < seconds * (len(curve) + 1) / JUDGED:
             continue
@@ -71,7 +76,9 @@ def _trained(training: Training, seconds: float, tables: Path | None) -> list[di
         progress.seconds = time.monotonic() - started - paused
         pause = time.monotonic()
         loss = float(torch.stack(losses).nanmean())
-        curve.append({"seconds": round(progress.seconds, 2), "step": progress.step, "loss": round(loss, 5)})
+        curve.append(
+            {"seconds": round(progress.seconds, 2), "step": progress.step, "loss": round(loss, 5)}
+        )
         curve[-1] |= _judged(training, tables)
         losses = []
         paused += time.monotonic() - pause
@@ -97,7 +104,9 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def many(runs: list[str], jobs: int, minutes: float, out: Path, arguments: list[str]) -> dict[str, Any]:
+def many(
+    runs: list[str], jobs: int, minutes: float, out: Path, arguments: list[str]
+) -> dict[str, Any]:
     """All runs, some at a time; what is done when the minutes are over is kept."""
     deadline = time.monotonic() + 60 * minutes
     results: dict[str, Any] = {}
@@ -130,13 +139,16 @@ def _file(run: str, folder: Path) -> Path:
 
 def _started(run: str, folder: Path, arguments: list[str]) -> subprocess.Popen[bytes]:
     print(f"{time.strftime('%H:%M:%S')} {run} starts", flush=True)
-    command = [sys.executable, "-m", "pretraining", "ablate", run, "--out", str(_file(run, folder)), "--one"]
-    return subprocess.Popen([*command, "--lock", str(folder / "lock"), *arguments])
+    command = [sys.executable, "-m", "pretraining", "ablate", run, "--one", *arguments]
+    files = ["--out", str(_file(run, folder)), "--lock", str(folder / "lock")]
+    return subprocess.Popen([*command, *files])
 
 
 def _result(run: str, code: int, folder: Path) -> dict[str, Any]:
     path = _file(run, folder)
-    found = json.loads(path.read_text()) if path.exists() else {"run": run, "error": f"exit status {code}"}
+    found: dict[str, Any] = {"run": run, "error": f"exit status {code}"}
+    if path.exists():
+        found = json.loads(path.read_text())
     said = found.get("error") or f"{found['steps']} steps, mean {found['final']['average']['mean']}"
     print(f"{time.strftime('%H:%M:%S')} {run}: {said}", flush=True)
     return found
@@ -147,11 +159,15 @@ def _write(out: Path, results: dict[str, Any]) -> None:
         file.write(json.dumps(results, indent=1).encode())
 
 
+def _task(run: str) -> str:
+    return run.partition("/")[2] or "classification"
+
+
 def table(results: dict[str, Any]) -> str:
     """The final losses of the averaged weights, a line a run."""
     lines = []
     for task in ("classification", "regression"):
-        done = [r for r in results.values() if "final" in r and (r["run"].partition("/")[2] or "classification") == task]
+        done = [r for r in results.values() if "final" in r and _task(r["run"]) == task]
         if not done:
             continue
         names = list(done[0]["final"]["average"])
@@ -159,7 +175,11 @@ def table(results: dict[str, Any]) -> str:
         lines.append(f"{task:24}" + " ".join(f"{name[:11]:>11}" for name in head))
         for result in done:
             final = result["final"]
-            numbers = [1e3 * result["seconds"] / result["steps"], result["steps"], final["raw"]["mean"]]
+            numbers = [
+                1e3 * result["seconds"] / result["steps"],
+                result["steps"],
+                final["raw"]["mean"],
+            ]
             numbers += [final["average"][name] for name in names]
             lines.append(f"{result['run']:24}" + " ".join(f"{number:11.4f}" for number in numbers))
     failed = [f"{r['run']}: {r['error']}" for r in results.values() if "error" in r]

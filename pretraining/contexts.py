@@ -1,7 +1,9 @@
-"""Contexts as CRUMB makes them: queries from one region of a large pool, rows that were chosen for these queries.
+"""Contexts as CRUMB makes them: queries from one region of a large pool, rows that were chosen for
+these queries.
 
-Nearest rows are what k-NN strategies take. Herding takes rows that are distributed as the queries are; drawing rows
-with weights that fall with the distance from the queries does nearly the same, for many tables at once.
+Nearest rows are what k-NN strategies take. Herding takes rows that are distributed as the queries
+are; drawing rows with weights that fall with the distance from the queries does nearly the same,
+for many tables at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which table shapes are seen when, and how fast is learnt.
 
-A run may go on for as long as there is GPU time: after a short rise the rate stays where it is, and longer tables join
-in as it goes. A run that is to end branches off and cools down: the rate falls to nothing, on tables of all lengths.
+A run may go on for as long as there is GPU time: after a short rise the rate stays where it is, and
+longer tables join in as it goes. A run that is to end branches off and cools down: the rate falls
+to nothing, on tables of all lengths.
 """
 
 from __future__ import annotations
@@ -13,13 +14,16 @@ import numpy as np
 
 from pretraining.prior import Shape
 
-MOST_ROWS = 60_000  # tables × rows of a batch: attention kernels count the rows of a batch in 16 bits
+MOST_ROWS = (
+    60_000  # tables × rows of a batch: attention kernels count the rows of a batch in 16 bits
+)
 TABLES_A_GROUP = 16
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A family of shapes: rows and features spread evenly on a log scale, the share of labelled rows evenly."""
+    """A family of shapes: rows and features spread evenly on a log scale, the share of labelled
+    rows evenly."""
 
     begin: int  # the step at which it joins
     weight: float  # of its turns, beside those of the other stages
@@ -30,15 +34,20 @@ class Stage:
     shapes: int  # how many shapes are drawn; each is recorded once as a CUDA graph
 
     def draw(self, rng: np.random.Generator, tokens: int) -> list[Shape]:
-        """A Latin hypercube: however few shapes there are, both ends of every range are among them."""
-        places = [(rng.permutation(self.shapes) + rng.random(self.shapes)) / self.shapes for _ in range(3)]
-        return [self._shape(rows, features, train, tokens) for rows, features, train in zip(*places, strict=True)]
+        """A Latin hypercube: even a few shapes have both ends of every range among them."""
+        places = [
+            (rng.permutation(self.shapes) + rng.random(self.shapes)) / self.shapes for _ in range(3)
+        ]
+        return [
+            self._shape(rows, features, train, tokens)
+            for rows, features, train in zip(*places, strict=True)
+        ]
 
     def _shape(self, rows_at: float, features_at: float, train_at: float, tokens: int) -> Shape:
         rows, features = _log_whole(rows_at, *self.rows), _log_whole(features_at, *self.features)
         train = round(rows * (self.train[0] + train_at * (self.train[1] - self.train[0])))
         tables = max(2, min(self.cells // (rows * (features + tokens)), MOST_ROWS // rows, 256))
-        groups = max(1, min(4, tables // TABLES_A_GROUP))
+        groups = max(1, min(3, tables // TABLES_A_GROUP))
         return Shape(tables, rows, features, min(max(train, 10), rows - 5), groups)
 
 
@@ -71,19 +80,24 @@ class Curriculum:
         return family[int(rng.integers(len(family)))]
 
     def rate_at(self, step: int) -> float:
-        """Learning rate: a short rise, a plateau, and down with the root of the time when the run cools."""
+        """Learning rate: a short rise, a plateau, and down with the root of the time when the run
+        cools."""
         rate = self.rate * min(1.0, (step + 1) / self.warm_up)
         if self.cooling is None or step < self.cooling.begin:
             return rate
         return rate * max(0.0, 1 - math.sqrt((step - self.cooling.begin) / self.cooling.steps))
 
 
-def curriculum(size: str, rate: float = 2e-3, batch: float = 1.0, cooling: CoolDown | None = None) -> Curriculum:
-    """The schedule of a size; ``trial`` is that of ``small`` with few short shapes, for comparisons."""
+def curriculum(
+    size: str, rate: float = 2e-3, batch: float = 1.0, cooling: CoolDown | None = None
+) -> Curriculum:
+    """The schedule of a size; ``trial`` is that of ``small`` with few short shapes, for
+    comparisons."""
     stages = tuple(replace(stage, cells=int(stage.cells * batch)) for stage in _STAGES[size])
-    return Curriculum(stages, rate, 5 if size == "smoke" else 300, cooling)
+    return Curriculum(stages, rate, _WARM_UP[size], cooling)
 
 
+_WARM_UP = {"smoke": 5, "trial": 100, "small": 300}
 _STAGES = {
     "smoke": (
         Stage(0, 1.0, (24, 48), (2, 5), (0.4, 0.8), 2_000, shapes=3),

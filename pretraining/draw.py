@@ -1,4 +1,5 @@
-"""Random numbers for the prior: host-side for the structure of a batch, device-side for its contents.
+"""Random numbers for the prior: host-side for the structure of a batch, device-side for its
+contents.
 
 Both streams come from one seed, so a step of the training can be drawn again from its number alone.
 """
@@ -67,7 +68,7 @@ class Draw:
         return self.uniform(tables, population).argsort(1)[:, :size]
 
     def skewed(self, end: int, exponent: float, tables: int, *shape: int) -> Tensor:
-        """Indices below ``end`` of which, table by table, some come up far more often than others."""
+        """Indices below ``end``; in every table some come up far more often than others."""
         order = self.uniform(tables, end).argsort(1)
         place = (self.uniform(tables, *shape) ** exponent * end).long().clamp_max(end - 1)
         return order.gather(1, place.flatten(1)).view(tables, *shape)

@@ -1,8 +1,10 @@
-"""A column that predicts the target: what trees that were fitted to the whole pool say of a row they did not see.
+"""A column that predicts the target: what trees that were fitted to the whole pool say of a row
+they did not see.
 
-The predictions are those of real trees: random splits, and in every leaf the mean target of its *other* rows. So they
-are right on average, err together where a leaf is too coarse, and are as good as the splits: from useless (splits in
-any column) to near perfect (splits in the signal behind the target). Sharpened, they are too sure of themselves.
+The predictions are those of real trees: random splits, and in every leaf the mean target of its
+*other* rows. So they are right on average, err together where a leaf is too coarse, and are as good
+as the splits: from useless (splits in any column) to near perfect (splits in the signal behind the
+target). Sharpened, they are too sure of themselves.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ PRIOR = 2.0  # rows that a leaf begins with
 
 def predictions(world: World, target: Target, most: int, draw: Draw) -> Tensor:
     """(G, n, k ≤ most): log-odds of one or of all classes, or predicted numbers."""
-    tables, rows, _ = world.effects.shape
     trees, depth = draw.whole(4, 12), draw.whole(3, 7)
     clean = standardise(target.clean.float())
     clean = clean + draw.log_between(0.01, 1) * draw.normal(*clean.shape)
     inputs = torch.cat([world.effects, clean], dim=2)
-    leaf = leaf_of(inputs, trees, depth, draw, favoured=clean.shape[2], share=draw.uniform_or(0.0, 1.0))
+    leaf = leaf_of(
+        inputs, trees, depth, draw, favoured=clean.shape[2], share=draw.uniform_or(0.0, 1.0)
+    )
     leaf = (leaf + torch.arange(trees, device=leaf.device) * 2**depth).flatten(1)  # (G, n · trees)
     means = [_others_mean(leaf, value, trees * 2**depth) for value in _values(target, most, draw)]
     mean = torch.stack(means, dim=2)  # (G, n, k)

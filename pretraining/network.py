@@ -1,6 +1,8 @@
-"""The architectures that are trained: tabicl's ``TabICL`` with TabICLv2's flags, small widths and our variants.
+"""The architectures that are trained: tabicl's ``TabICL`` with TabICLv2's flags, small widths and
+our variants.
 
-They run through the same code as ``tabicl-v2``: the package's, or ``crumb.pfn.forward`` in training and on a GPU.
+They run through the same code as ``tabicl-v2``: the package's, or ``crumb.pfn.forward`` in training
+and on a GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from tabicl._model.tabicl import TabICL
 
 from crumb.pfn import architecture
 
-# tabicl divides logits by this before the softmax; trained with it, probabilities come out calibrated.
+# tabicl divides logits by this before the softmax; trained with it, probabilities come out
+# calibrated.
 TEMPERATURE = 0.9
 _COMMON = {
     **architecture.V2_ARCHITECTURE,
@@ -37,14 +40,27 @@ _QUANTILES = {"small": 499, "trial": 499, "smoke": 19}
 
 
 def configuration(
-    task: str, size: str = "small", widths: dict[str, int] | None = None, variant: dict[str, Any] | None = None
+    task: str,
+    size: str = "small",
+    widths: dict[str, int] | None = None,
+    variant: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What ``crumb.pfn.architecture.build`` makes one of our networks from.
 
     ``widths`` replace those of the size; ``variant`` names the parts that are not TabICL's.
     """
-    head = {"max_classes": 10} if task == "classification" else {"max_classes": 0, "num_quantiles": _QUANTILES[size]}
-    config = {**head, **_WIDTHS[size], **(widths or {}), **_COMMON, "bias_free_ln": task == "regression"}
+    head = (
+        {"max_classes": 10}
+        if task == "classification"
+        else {"max_classes": 0, "num_quantiles": _QUANTILES[size]}
+    )
+    config = {
+        **head,
+        **_WIDTHS[size],
+        **(widths or {}),
+        **_COMMON,
+        "bias_free_ln": task == "regression",
+    }
     return {**config, "variant": variant} if variant else config
 
 
@@ -58,7 +74,8 @@ def build(config: dict[str, Any], seed: int = 0) -> TabICL:
 def fade(network: TabICL, factor: float) -> dict[str, float]:
     """Later in-context blocks add less: the i-th begins with factorⁱ of its usual output layers.
 
-    Returns the pace at which these layers have to learn for this to stay so, by the names of their matrices.
+    Returns the pace at which these layers have to learn for this to stay so, by the names of their
+    matrices.
     """
     pace: dict[str, float] = {}
     for i, block in enumerate(network.icl_predictor.tf_icl.blocks):

@@ -20,7 +20,8 @@ AVERAGE = 0.999  # share of the running average that a step keeps, once there we
 
 
 class Optimiser:
-    """Takes over the memory of the parameters and their gradients; ``step`` reads ``rate`` from the device.
+    """Takes over the memory of the parameters and their gradients; ``step`` reads ``rate`` from the
+    device.
 
     ``average`` is a running average of the parameters. ``pace`` slows down the parameters it names:
     with a scaled start, that is the same as a factor on what their layer adds to the network.
@@ -42,12 +43,16 @@ class Optimiser:
         ):
             parameter.data, parameter.grad = value, gradient
         self.average = self.values.clone()
-        self.vectors = sum(p.numel() for p in self.parameters if p.ndim != 2)  # how many numbers come first
+        self.vectors = sum(
+            p.numel() for p in self.parameters if p.ndim != 2
+        )  # how many numbers come first
         self.first, self.second = (torch.zeros(self.vectors, device=device) for _ in range(2))
         self._gather_matrices(pace or {}, device)
 
     def _gather_matrices(self, pace: Mapping[str, float], device: torch.device) -> None:
-        self.matrices: dict[tuple[int, int], list[tuple[Tensor, Tensor]]] = {}  # by shape: values and gradients
+        self.matrices: dict[
+            tuple[int, int], list[tuple[Tensor, Tensor]]
+        ] = {}  # by shape: values and gradients
         paces: dict[tuple[int, int], list[float]] = {}
         for name, matrix in zip(self.names, self.parameters, strict=True):
             if matrix.ndim != 2:
@@ -57,7 +62,9 @@ class Optimiser:
                 shape = (value.shape[0], value.shape[1])
                 self.matrices.setdefault(shape, []).append((value, gradient))
                 paces.setdefault(shape, []).append(pace.get(name, 1.0))
-        self.paces = {shape: torch.tensor(some, device=device).view(-1, 1, 1) for shape, some in paces.items()}
+        self.paces = {
+            shape: torch.tensor(some, device=device).view(-1, 1, 1) for shape, some in paces.items()
+        }
         # Half the bits: the iteration that follows works in bfloat16 anyway.
         self.momentum = {
             shape: torch.zeros(len(pairs), *shape, device=device, dtype=torch.bfloat16)
@@ -72,14 +79,19 @@ class Optimiser:
     @torch.no_grad()
     def step(self) -> None:
         norm = self.gradients.norm()
-        # A batch that overflowed moves nothing: its gradients count as zero, and the step has no length.
+        # A batch that overflowed moves nothing: its gradients count as zero, and the step has no
+        # length.
         self.rate.mul_(norm.isfinite())
-        self.gradients.nan_to_num_(0.0, 0.0, 0.0).mul_((LARGEST_NORM / (norm.nan_to_num() + 1e-6)).clamp_max(1.0))
+        self.gradients.nan_to_num_(0.0, 0.0, 0.0).mul_(
+            (LARGEST_NORM / (norm.nan_to_num() + 1e-6)).clamp_max(1.0)
+        )
         self.count.add_(1)
         self._adam()
         for shape in self.matrices:
             self._muon(shape)
-        self.average.lerp_(self.values, 1 - ((1 + self.count) / (10 + self.count)).clamp_max(AVERAGE))
+        self.average.lerp_(
+            self.values, 1 - ((1 + self.count) / (10 + self.count)).clamp_max(AVERAGE)
+        )
 
     def _adam(self) -> None:
         gradient, values = self.gradients[: self.vectors], self.values[: self.vectors]
@@ -111,7 +123,13 @@ class Optimiser:
         """What a resumed run needs beside the parameters, by name."""
         momentum = {f"momentum.{a}x{b}": buffer for (a, b), buffer in self.momentum.items()}
         averages = {f"average.{name}": view for name, view in self.averaged().items()}
-        return {"count": self.count, "first": self.first, "second": self.second, **momentum, **averages}
+        return {
+            "count": self.count,
+            "first": self.first,
+            "second": self.second,
+            **momentum,
+            **averages,
+        }
 
     def load(self, state: dict[str, Tensor]) -> None:
         for name, tensor in self.state().items():
@@ -119,7 +137,8 @@ class Optimiser:
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:
-    """(m, a, b) → about U Vᵀ of each singular value decomposition U S Vᵀ, by five Newton–Schulz steps."""
+    """(m, a, b) → about U Vᵀ of each singular value decomposition U S Vᵀ, by five Newton–Schulz
+    steps."""
     tall = matrices.shape[1] > matrices.shape[2]
     x = matrices.to(torch.bfloat16)
     x = x.mT if tall else x

@@ -1,4 +1,5 @@
-"""What the tables of a training run are like: how often each kind of world and of situation comes up."""
+"""What the tables of a training run are like: how often each kind of world and of situation comes
+up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The development tables as a network sees them, in one small file: what a machine without the tables can judge by."""
+"""The development tables as a network sees them, in one small file: what a machine without the
+tables can judge by."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ def write(datasets: Path, path: Path) -> None:
         table = pd.read_parquet(datasets / about[name]["file"])
         target = table.pop(about[name]["target"])
         regression = about[name]["task"] == "regression"
-        y = target.to_numpy(float) if regression else pd.factorize(target.astype(str), sort=True)[0].astype(float)
+        y = (
+            target.to_numpy(float)
+            if regression
+            else pd.factorize(target.astype(str), sort=True)[0].astype(float)
+        )
         for size in SIZES:
             queries = min(QUERIES, len(y) - size)
             if queries < 400:
@@ -34,7 +39,7 @@ def write(datasets: Path, path: Path) -> None:
             arrays[f"{key}/y"] = np.stack([y for _, y in draws])
             arrays[f"{key}/train"] = np.array(size)
     path.parent.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, **arrays)
+    np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
 def _prepared(
@@ -43,7 +48,9 @@ def _prepared(
     rows = np.random.default_rng(seed).permutation(len(y))[: size + queries]
     context, y = table.iloc[rows[:size]], y[rows]
     encoder = TransformToNumerical().fit(context)
-    numbers = [np.asarray(encoder.transform(part), float) for part in (context, table.iloc[rows[size:]])]
+    numbers = [
+        np.asarray(encoder.transform(part), float) for part in (context, table.iloc[rows[size:]])
+    ]
     pipeline = PreprocessingPipeline("none", 4.0, 0).fit(numbers[0])
     X = np.concatenate([pipeline.transform(part) for part in numbers])
     if regression:

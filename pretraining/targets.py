@@ -1,4 +1,5 @@
-"""From variables to a target: classes of any balance, or numbers with the noise and shapes of real measurements."""
+"""From variables to a target: classes of any balance, or numbers with the noise and shapes of real
+measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +12,14 @@ from pretraining.draw import Draw
 from pretraining.functions import linear, random_function, standardise
 from pretraining.worlds import World
 
-WEIGHTS = (1.0, 3.0, 2.0, 0.7, 3.0, 0.5)  # of the functions: a target is a tree more often than a variable is
+WEIGHTS = (
+    1.0,
+    3.0,
+    2.0,
+    0.7,
+    3.0,
+    0.5,
+)  # of the functions: a target is a tree more often than a variable is
 
 
 class Target(NamedTuple):
@@ -23,7 +31,8 @@ class Target(NamedTuple):
 
 
 def signal(world: World, width: int, draw: Draw) -> Tensor:
-    """(G, n, width) a function of the columns, of all variables of the graph, or a variable that is no column."""
+    """(G, n, width) a function of the columns, of all variables of the graph, or a variable that is
+    no column."""
     if world.mechanism is not None:
         return world.mechanism(world.effects, width, draw)
     kind = draw.one_of(("columns", "variables", "hidden"), (0.6, 0.2, 0.2))
@@ -90,8 +99,9 @@ def _blocks(value: Tensor, count: int, draw: Draw) -> Tensor:
 def as_codes(y: Tensor, train: int, count: int) -> tuple[Tensor, Tensor]:
     """Class codes (G, n), and which rows can be learnt from (G, n).
 
-    As in a table that is handed to the package, the classes among the first ``train`` rows are 0 … C−1. A class that
-    only later rows have cannot be predicted; those rows count for nothing, and neither do tables of a single class.
+    As in a table that is handed to the package, the classes among the first ``train`` rows are 0 …
+    C−1. A class that only later rows have cannot be predicted; those rows count for nothing, and
+    neither do tables of a single class.
     """
     known = torch.nn.functional.one_hot(y[:, :train], count).amax(1)  # (G, count)
     codes = (known.cumsum(1) - 1).clamp_min(0).gather(1, y)
@@ -108,7 +118,8 @@ def numbers(world: World, draw: Draw) -> Target:
         noise = draw.log_between(3e-3, 1.0) * draw.normal(tables, rows)
         if draw.chance(0.25):  # another spread here than there
             noise = noise * torch.exp(
-                draw.between(0.3, 1) * random_function(draw)(world.effects, 1, draw)[..., 0].clamp(-3, 3)
+                draw.between(0.3, 1)
+                * random_function(draw)(world.effects, 1, draw)[..., 0].clamp(-3, 3)
             )
         if draw.chance(0.2):  # now and then far off
             noise = noise * torch.where(draw.uniform(tables, rows) < 0.05, 5.0, 1.0)
@@ -117,7 +128,8 @@ def numbers(world: World, draw: Draw) -> Target:
 
 
 def as_scores(y: Tensor, train: int) -> tuple[Tensor, Tensor]:
-    """Numbers standardised by the first ``train`` rows as the package does, and which rows count (G, n)."""
+    """Numbers standardised by the first ``train`` rows as the package does, and which rows count
+    (G, n)."""
     known = y[:, :train]
     mean, spread = known.mean(1, keepdim=True), known.std(1, keepdim=True, correction=0)
     y = ((y - mean) / spread.clamp_min(1e-6)).clamp(-30, 30)
@@ -126,7 +138,9 @@ def as_scores(y: Tensor, train: int) -> tuple[Tensor, Tensor]:
 
 def _shape(y: Tensor, draw: Draw) -> Tensor:
     """Prices are skewed, grades are whole numbers, claims are mostly zero."""
-    kind = draw.one_of(("plain", "skewed", "bounded", "whole", "piled"), (0.5, 0.25, 0.1, 0.1, 0.05))
+    kind = draw.one_of(
+        ("plain", "skewed", "bounded", "whole", "piled"), (0.5, 0.25, 0.1, 0.1, 0.05)
+    )
     if kind == "skewed":
         return torch.exp(draw.between(0.2, 1.2) * y.clamp(-4, 4))
     if kind == "bounded":

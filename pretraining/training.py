@@ -1,4 +1,5 @@
-"""The training loop: draw tables, learn from them, write down how it goes, stop when the minutes are over."""
+"""The training loop: draw tables, learn from them, write down how it goes, stop when the minutes
+are over."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ class Training:
         device: str = "cpu",
     ):
         if seed < 0 or variant not in VARIANTS:
-            raise InvalidInput(f"A run needs a seed from 0 on and a known variant, got {seed} and {variant!r}.")
+            raise InvalidInput(
+                f"A run needs a seed from 0 on and a known variant, got {seed} and {variant!r}."
+            )
         self.folder, self.device = folder, torch.device(resolve_device(device))
         self.variant = VARIANTS[variant]
         widths = {} if size == "smoke" else self.variant.widths
@@ -58,7 +61,9 @@ class Training:
         self.shapes = self.curriculum.shapes(seed, self.network.row_num_cls)
         self.do_step = EagerSteps(self.network, self.optimiser)
         if self.device.type == "cuda":
-            torch.backends.cuda.enable_cudnn_sdp(False)  # it fails in the backward pass at these shapes
+            torch.backends.cuda.enable_cudnn_sdp(
+                False
+            )  # it fails in the backward pass at these shapes
             torch.backends.cuda.matmul.allow_tf32 = False  # the cells enter in float32
             self.do_step = RecordedSteps(self.network, self.optimiser, block=compiled_block())
         self._held_out: dict[str, list[Batch]] | None = None
@@ -77,13 +82,19 @@ class Training:
             ) from error
 
     def cool_down(self, folder: Path, minutes: float) -> None:
-        """Branch off into another folder and end the run there, in about so many minutes at the pace until now."""
+        """Branch off into another folder and end the run there, in about so many minutes at the
+        pace until now."""
         if self.progress.cooling is not None:
-            raise InvalidInput("This run cools down already: resume it without asking for it again.")
+            raise InvalidInput(
+                "This run cools down already: resume it without asking for it again."
+            )
         if state.load(folder) is not None:
             raise InvalidInput(f"There is a run in {folder} already: branch off into a new folder.")
         seconds = self.progress.seconds / max(self.progress.step, 1) or 0.03
-        self.folder, self.progress.parts = folder, []  # what was saved stays with the run that goes on
+        self.folder, self.progress.parts = (
+            folder,
+            [],
+        )  # what was saved stays with the run that goes on
         self.progress.cooling = (self.progress.step, max(1, round(60 * minutes / seconds)))
         self.curriculum = self._curriculum()
         self.save()
@@ -95,7 +106,8 @@ class Training:
         return None if cooling is None else cooling[0] + cooling[1]
 
     def run(self, minutes: float, steps: int | None = None, verbose: bool = False) -> Progress:
-        """Train until the minutes or these steps are over or the run has cooled; the state is kept either way."""
+        """Train until the minutes or these steps are over or the run has cooled; the state is kept
+        either way."""
         if self.progress.step == 0:
             self.save()  # a folder that cannot be written to shows before the work, not after it
         self.progress.pieces += 1
@@ -104,13 +116,19 @@ class Training:
         last = min((end for end in ends if end is not None), default=None)
         with (
             interrupts_wait() as interrupted,
-            progress_bar((last or 0) - self.progress.step, self.progress.task, verbose and last) as advance,
+            progress_bar(
+                (last or 0) - self.progress.step, self.progress.task, verbose and last is not None
+            ) as advance,
         ):
             self._run(minutes, last, advance, interrupted)
         return self.progress
 
     def _run(
-        self, minutes: float, end: int | None, advance: Callable[[int], object], interrupted: Callable[[], bool]
+        self,
+        minutes: float,
+        end: int | None,
+        advance: Callable[[int], object],
+        interrupted: Callable[[], bool],
     ) -> None:
         progress, losses = self.progress, []
         started = logged = saved = time.monotonic()
@@ -143,14 +161,21 @@ class Training:
         state.save(self.folder, self.progress, tensors)
 
     def export(self, path: Path, averaged: bool = True) -> None:
-        """The network as a checkpoint: the running average of its weights, or those of the last step."""
+        """The network as a checkpoint: the running average of its weights, or those of the last
+        step."""
         weights = self.network.state_dict()
-        state.export(path, self.progress.config, {**weights, **self.optimiser.averaged()} if averaged else weights)
+        state.export(
+            path,
+            self.progress.config,
+            {**weights, **self.optimiser.averaged()} if averaged else weights,
+        )
 
     def validation(self, averaged: bool = False) -> dict[str, float]:
         """The loss on held-out synthetic tables, kind by kind."""
         if self._held_out is None:
-            self._held_out = validation.held_out(self.progress.task, self.progress.size, self.device)
+            self._held_out = validation.held_out(
+                self.progress.task, self.progress.size, self.device
+            )
         with self.weights(averaged):
             return validation.losses(self.network, self._held_out, self.do_step.dtype)
 
@@ -167,12 +192,16 @@ class Training:
 
     def prepare(self) -> None:
         """Compile and record what the steps to come need, before the clock starts."""
-        begun = zip(self.curriculum.stages, self.shapes, strict=True)
-        shapes = [shape for stage, some in begun if self.progress.step >= stage.begin for shape in some]
-        self.do_step.prepare((shape, self._sample(shape, Draw(self.device, i))) for i, shape in enumerate(shapes))
+        cools, step = self.curriculum.cooling is not None, self.progress.step
+        stages = zip(self.curriculum.stages, self.shapes, strict=True)
+        shapes = [shape for stage, some in stages if cools or step >= stage.begin for shape in some]
+        self.do_step.prepare(
+            (shape, self._sample(shape, Draw(self.device, i))) for i, shape in enumerate(shapes)
+        )
 
     def batches(self, first: int, end: int | None = None) -> Iterator[tuple[int, Shape, Batch]]:
-        """Step, shape and tables from a step on. On a GPU the next tables are drawn while the last are learnt from."""
+        """Step, shape and tables from a step on. On a GPU the next tables are drawn while the last
+        are learnt from."""
         stream = torch.cuda.Stream() if self.device.type == "cuda" else None
         step = first
         ahead = None if step == end else self.tables(step, stream)
@@ -190,7 +219,9 @@ class Training:
         shape = self.curriculum.shape_at(step, seed, self.shapes)
         with torch.cuda.stream(stream):
             batch = self._sample(shape, Draw(self.device, seed, 3, step))
-        if stream is not None:  # the host runs ahead: this memory may not be reused before the step has read it
+        if (
+            stream is not None
+        ):  # the host runs ahead: this memory may not be reused before the step has read it
             for tensor in (batch.X, batch.y, batch.weight):
                 tensor.record_stream(torch.cuda.current_stream())
         return shape, batch
@@ -220,17 +251,24 @@ def _same_run(kept: Progress, asked: Progress, folder: Path) -> Progress:
     differ = [name for name in names if getattr(kept, name) != getattr(asked, name)]
     if differ:
         found = ", ".join(f"{name} = {getattr(kept, name)}" for name in differ)
-        raise InvalidInput(f"The state in {folder} is of another run ({found}): give the same, or another folder.")
+        raise InvalidInput(
+            f"The state in {folder} is of another run ({found}): give the same, or another folder."
+        )
     return kept
 
 
 def _named(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
+    }
 
 
 @contextmanager
 def interrupts_wait() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C is noted, asked for between two steps, and raised at the end: a step is done whole or not at all."""
+    """Ctrl-C is noted, asked for between two steps, and raised at the end: a step is done whole or
+    not at all."""
     seen: list[int] = []
     try:
         before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))

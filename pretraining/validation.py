@@ -1,7 +1,9 @@
-"""How good a network is while it is made: the loss on held-out synthetic tables, kind by kind, and on real ones.
+"""How good a network is while it is made: the loss on held-out synthetic tables, kind by kind, and
+on real ones.
 
-The synthetic tables are the same for every run of a task on one kind of device, whatever a run is trained on. The real
-ones are those of development, read from a file that ``python -m pretraining tables`` writes; no step sees them.
+The synthetic tables are the same for every run of a task on one kind of device, whatever a run is
+trained on. The real ones are those of development, read from a file that ``python -m pretraining
+tables`` writes; no step sees them.
 """
 
 from __future__ import annotations
@@ -50,8 +52,11 @@ def losses(network: Any, batches: dict[str, list[Batch]], dtype: torch.dtype) ->
 
 
 @torch.no_grad()
-def real(network: Any, path: Path, device: torch.device, dtype: torch.dtype = torch.float32) -> dict[str, float]:
-    """Log-loss, or the share of the variance that is left, of every prepared table of the network's task."""
+def real(
+    network: Any, path: Path, device: torch.device, dtype: torch.dtype = torch.float32
+) -> dict[str, float]:
+    """Log-loss, or the share of the variance that is left, of every prepared table of the network's
+    task."""
     scores: dict[str, float] = {}
     with np.load(path) as file:
         for key in sorted({name.rsplit("/", 1)[0] for name in file.files}):
@@ -64,7 +69,9 @@ def real(network: Any, path: Path, device: torch.device, dtype: torch.dtype = to
 
 def _score(network: Any, X: Tensor, y: Tensor, train: int, dtype: torch.dtype) -> float:
     """Averaged over the draws of a table: X (seeds, n, d), y (seeds, n)."""
-    answer = torch.cat([forward(network, X[i : i + 1], y[i : i + 1, :train], dtype) for i in range(len(X))])
+    answer = torch.cat(
+        [forward(network, X[i : i + 1], y[i : i + 1, :train], dtype) for i in range(len(X))]
+    )
     known, asked = y[:, :train], y[:, train:]
     if network.max_classes == 0:
         error = (answer.mean(-1) - asked).square().mean(1)

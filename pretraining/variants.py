@@ -1,4 +1,5 @@
-"""Ways to train that were compared, and the one that was chosen. A name says all that a run depends on but its seed."""
+"""Ways to train that were compared, and the one that was chosen. A name says all that a run depends
+on but its seed."""
 
 from __future__ import annotations
 
@@ -9,15 +10,27 @@ from typing import Any
 @dataclass(frozen=True)
 class Variant:
     widths: dict[str, int] = field(default_factory=dict)  # that differ from the size's
-    parts: dict[str, Any] = field(default_factory=dict)  # that differ from TabICL's (crumb.pfn.architecture)
+    parts: dict[str, Any] = field(
+        default_factory=dict
+    )  # that differ from TabICL's (crumb.pfn.architecture)
     fade: float = 1.0  # how much less each in-context block adds than the one before
     recipe: str = "everything"
     rate: float = 2e-3
     batch: float = 1.0  # cells of a batch, of what the stage of the curriculum has
 
 
-DEEP = {"row_num_cls": 4, "icl_num_blocks": 12, "icl_nhead": 8}  # 12 blocks of 192 instead of 6 of 240
-WIDE = {"embed_dim": 64, "col_nhead": 4, "row_nhead": 4, "row_num_cls": 4, "icl_nhead": 8}  # 6 blocks of 256
+DEEP = {
+    "row_num_cls": 4,
+    "icl_num_blocks": 12,
+    "icl_nhead": 8,
+}  # 12 blocks of 192 instead of 6 of 240
+WIDE = {
+    "embed_dim": 64,
+    "col_nhead": 4,
+    "row_nhead": 4,
+    "row_num_cls": 4,
+    "icl_nhead": 8,
+}  # 6 blocks of 256
 
 VARIANTS = {
     "base": Variant(),

@@ -1,4 +1,5 @@
-"""Worlds: variables that depend on each other, and the columns that people made of them, in several kinds.
+"""Worlds: variables that depend on each other, and the columns that people made of them, in several
+kinds.
 
 ``plain`` worlds have something of everything. Each other kind has much of what networks find hard.
 """
@@ -54,16 +55,21 @@ def make(kind: str, tables: int, rows: int, features: int, draw: Draw) -> World:
 
 
 def observed(variables: Tensor, features: int, draw: Draw) -> tuple[Tensor, Tensor]:
-    """The variables that someone wrote down, in any order, and the others, in the order of the graph."""
+    """The variables that someone wrote down, in any order, and the others, in the order of the
+    graph."""
     tables, rows, count = variables.shape
     if draw.chance(0.3):  # what was measured together belongs together
         start = draw.integers(count - features + 1, tables, 1)
         chosen = start + draw.subset(tables, features, features)
     else:
         chosen = draw.subset(tables, count, features)
-    written = torch.zeros(tables, count, dtype=torch.long, device=variables.device).scatter(1, chosen, 1)
+    written = torch.zeros(tables, count, dtype=torch.long, device=variables.device).scatter(
+        1, chosen, 1
+    )
     others = written.argsort(dim=1, stable=True)[:, : count - features]
-    X, hidden = (variables.gather(2, which.unsqueeze(1).expand(-1, rows, -1)) for which in (chosen, others))
+    X, hidden = (
+        variables.gather(2, which.unsqueeze(1).expand(-1, rows, -1)) for which in (chosen, others)
+    )
     return X, hidden
 
 

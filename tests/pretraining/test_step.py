@@ -31,4 +31,6 @@ def test_numbers_are_learnt_by_the_pinball_loss():
     error = batch.y[:, 20:, None].double().numpy() - quantiles
     pinball = np.where(error > 0, levels * error, (levels - 1) * error).mean(2)
     expected = (pinball * batch.weight.double().numpy()).sum()
-    assert float(loss_of(network, batch, torch.float32).detach()) == pytest.approx(expected, rel=1e-4)
+    assert float(loss_of(network, batch, torch.float32).detach()) == pytest.approx(
+        expected, rel=1e-4
+    )

@@ -61,7 +61,9 @@ def build(config: dict[str, Any]) -> TabICL:
         network.col_embedder = RankedColumns(**_column_arguments(network))
     if variant["cells"] != "affine" or variant["ranks"]:
         size = network.col_feature_group_size
-        network.col_embedder.in_linear = Cells(size, network.embed_dim, variant["cells"], variant["ranks"])
+        network.col_embedder.in_linear = Cells(
+            size, network.embed_dim, variant["cells"], variant["ranks"]
+        )
     if variant["registers"]:
         network.icl_predictor.tf_icl = RegisteredEncoder(network, variant["registers"])
     if variant["norm"] == "rms":
@@ -70,10 +72,11 @@ def build(config: dict[str, Any]) -> TabICL:
 
 
 class Cells(nn.Module):
-    """The input layer of the column embedder: numbers (…, k), or numbers and their places (…, 2k), to (…, width).
+    """The input layer of the column embedder: numbers (…, k), or numbers and their places (…, 2k),
+    to (…, width).
 
-    Waves are learnt from wide to narrow, bumps from one end to the other. Both begin small beside the numbers
-    themselves, so that an untrained network starts as an affine one.
+    Waves are learnt from wide to narrow, bumps from one end to the other. Both begin small beside
+    the numbers themselves, so that an untrained network starts as an affine one.
     """
 
     def __init__(self, size: int, width: int, kind: str, ranks: bool):
@@ -81,9 +84,13 @@ class Cells(nn.Module):
         self.size, self.kind, self.ranks = size, kind, ranks
         count, features = size * (1 + ranks), 0 if kind == "affine" else FEATURES
         self.linear = nn.Linear(count * 1 + size * features, width)
-        reach = 1.0 if ranks else 3.0  # places lie between −1 and 1, most standardised numbers between −3 and 3
+        reach = (
+            1.0 if ranks else 3.0
+        )  # places lie between −1 and 1, most standardised numbers between −3 and 3
         if kind == "fourier":
-            self.frequency = nn.Parameter(math.pi / reach * 2 ** torch.linspace(-1, 5, FEATURES // 2))
+            self.frequency = nn.Parameter(
+                math.pi / reach * 2 ** torch.linspace(-1, 5, FEATURES // 2)
+            )
         elif kind == "rbf":
             self.centre = nn.Parameter(torch.linspace(-reach, reach, FEATURES))
             self.sharpness = nn.Parameter(torch.full((FEATURES,), math.log(FEATURES / (2 * reach))))
@@ -111,17 +118,30 @@ class Cells(nn.Module):
 
 
 class RankedColumns(ColEmbedding):
-    """Gives the input layer the place of every cell beside its number; the cache keeps the quantiles for this."""
+    """Gives the input layer the place of every cell beside its number; the cache keeps the
+    quantiles for this."""
 
-    def _compute_embeddings(self, features, train_size, y_train=None, embed_with_test=False):  # type: ignore[no-untyped-def]
+    def _compute_embeddings(self, features, train_size, y_train=None, embed_with_test=False):
         knots = quantiles(features[..., :train_size, :].mT)
-        return super()._compute_embeddings(with_places(features, knots), train_size, y_train, embed_with_test)
+        return super()._compute_embeddings(
+            with_places(features, knots), train_size, y_train, embed_with_test
+        )
 
-    def _compute_embeddings_with_cache(  # type: ignore[no-untyped-def]
-        self, features, col_cache: KVCache, train_size=None, y_train=None, use_cache=False, store_cache=True
+    def _compute_embeddings_with_cache(
+        self,
+        features,
+        col_cache: KVCache,
+        train_size=None,
+        y_train=None,
+        use_cache=False,
+        store_cache=True,
     ):
         last = len(self.tf_col.blocks)  # the entries before are those of the blocks
-        knots = quantiles(features[..., :train_size, :].mT) if store_cache else col_cache.kv[last].key.squeeze(-3)
+        knots = (
+            quantiles(features[..., :train_size, :].mT)
+            if store_cache
+            else col_cache.kv[last].key.squeeze(-3)
+        )
         answer = super()._compute_embeddings_with_cache(
             with_places(features, knots), col_cache, train_size, y_train, use_cache, store_cache
         )
@@ -153,14 +173,20 @@ class RegisteredEncoder(Encoder):
     def forward(self, src: Tensor, train_size: int | None = None) -> Tensor:
         first = len(self.registers)
         src = self.beside(src)
-        return super().forward(src, None if train_size is None else train_size + first)[..., first:, :]
+        return super().forward(src, None if train_size is None else train_size + first)[
+            ..., first:, :
+        ]
 
-    def forward_with_cache(self, src, icl_cache, train_size=None, use_cache=False, store_cache=True):  # type: ignore[no-untyped-def]
+    def forward_with_cache(
+        self, src, icl_cache, train_size=None, use_cache=False, store_cache=True
+    ):
         if not store_cache:  # the cached keys and values have the registers among them
             return super().forward_with_cache(src, icl_cache, None, use_cache, store_cache)
         first = len(self.registers)
         src = self.beside(src)
-        return super().forward_with_cache(src, icl_cache, train_size + first, use_cache, store_cache)[..., first:, :]
+        return super().forward_with_cache(
+            src, icl_cache, train_size + first, use_cache, store_cache
+        )[..., first:, :]
 
     def beside(self, rows: Tensor) -> Tensor:
         """Rows (…, n, D) after the registers."""
@@ -169,7 +195,8 @@ class RegisteredEncoder(Encoder):
 
 
 def quantiles(columns: Tensor, lengths: Tensor | None = None) -> Tensor:
-    """(…, n) → (…, KNOTS) from the least to the largest of the n cells, or of the first ``lengths`` (…, 1) of them."""
+    """(…, n) → (…, KNOTS) from the least to the largest of the n cells, or of the first ``lengths``
+    (…, 1) of them."""
     n = columns.shape[-1]
     share = torch.linspace(0, 1, KNOTS, device=columns.device)
     if lengths is None:
@@ -180,7 +207,8 @@ def quantiles(columns: Tensor, lengths: Tensor | None = None) -> Tensor:
 
 
 def places(columns: Tensor, knots: Tensor) -> Tensor:
-    """Where cells (…, n) lie among the quantiles (…, KNOTS) of their column, from −1 to 1; ties in their middle."""
+    """Where cells (…, n) lie among the quantiles (…, KNOTS) of their column, from −1 to 1; ties in
+    their middle."""
     columns, knots = columns.contiguous(), knots.to(columns.dtype).contiguous()
     before = torch.searchsorted(knots, columns)
     until = torch.searchsorted(knots, columns, right=True)
