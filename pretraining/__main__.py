@@ -145,7 +145,10 @@ def _ablate(args: argparse.Namespace) -> None:
         args.device,
     ]
     passed += ["--tables", str(args.tables)] if args.tables else []
-    print(ablation.table(ablation.many(args.runs, args.jobs, args.minutes, args.out, passed)))
+    results = ablation.many(args.runs, args.jobs, args.minutes, args.out, passed)
+    print(ablation.table(results))
+    if failed := [run for run, result in results.items() if "error" in result]:
+        raise CrumbError(f"Not all runs were done; without a result: {', '.join(failed)}.")
 
 
 def _tables(args: argparse.Namespace) -> None:

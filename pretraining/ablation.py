@@ -79,7 +79,7 @@ def _trained(training: Training, seconds: float, tables: Path | None) -> list[di
         curve.append(
             {"seconds": round(progress.seconds, 2), "step": progress.step, "loss": round(loss, 5)}
         )
-        curve[-1] |= _judged(training, tables)
+        curve[-1] |= _judged(training, tables if len(curve) == JUDGED else None)
         losses = []
         paused += time.monotonic() - pause
         if len(curve) == JUDGED:

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from checkpoints import TINY, V1, V2
 from tabicl._model.inference_config import InferenceConfig
 from tabicl._model.tabicl import TabICL
 
+from crumb.pfn.architecture import places, quantiles
 from crumb.pfn.forward import attention_block, forward, supports
 from pretraining.network import build, configuration
 
@@ -66,7 +68,9 @@ def test_equals_tabicl_of_the_first_version(task, tables, rows, features, train)
     torch.testing.assert_close(forward(network, X, y), network(X.clone(), y), rtol=1e-4, atol=2e-6)
 
 
-@pytest.mark.parametrize("more", [{"col_affine": False}, {"col_ssmax": "qassmax-mlp", "icl_ssmax": True}, {}])
+@pytest.mark.parametrize(
+    "more", [{"col_affine": False}, {"col_ssmax": "qassmax-mlp", "icl_ssmax": True}, {}]
+)
 @pytest.mark.parametrize("flags", [V1, {**V2, "bias_free_ln": True, "col_feature_group": True}])
 def test_equals_tabicl_whatever_the_flags(flags, more):
     network = shaken(TabICL(**{"max_classes": 10, **TINY, **flags, **more})).train()
@@ -75,7 +79,9 @@ def test_equals_tabicl_whatever_the_flags(flags, more):
     torch.testing.assert_close(forward(network, X, y), network(X.clone(), y), rtol=1e-4, atol=2e-6)
 
 
-@pytest.mark.parametrize("make", [lambda: trained("classification"), lambda: trained("regression"), first])
+@pytest.mark.parametrize(
+    "make", [lambda: trained("classification"), lambda: trained("regression"), first]
+)
 @pytest.mark.parametrize("at_once", [None, 2])
 def test_contexts_of_different_sizes(make, at_once):
     """Padded rows are not looked at, whatever they hold; neither are the other tables of the stack."""
@@ -86,7 +92,9 @@ def test_contexts_of_different_sizes(make, at_once):
     stacked = forward(network, X, y, lengths=torch.tensor(sizes), at_once=at_once)
     for i, size in enumerate(sizes):
         alone = torch.cat([X[i : i + 1, :size], X[i : i + 1, train:]], dim=1)
-        torch.testing.assert_close(stacked[i : i + 1], network(alone, y[i : i + 1, :size]), rtol=1e-4, atol=2e-6)
+        torch.testing.assert_close(
+            stacked[i : i + 1], network(alone, y[i : i + 1, :size]), rtol=1e-4, atol=2e-6
+        )
 
 
 def test_contexts_of_different_classes():
@@ -110,7 +118,9 @@ def test_cells_in_pieces():
     torch.testing.assert_close(forward(network, X, y, at_once=2), forward(network, X, y))
 
 
-@pytest.mark.parametrize("make", [lambda: trained("classification"), lambda: trained("regression"), first])
+@pytest.mark.parametrize(
+    "make", [lambda: trained("classification"), lambda: trained("regression"), first]
+)
 def test_gradients_equal_tabicls(make):
     network = make()
     X, y = table(2, 30, 5), labels("classification" if network.max_classes else "regression", 2, 20)
@@ -161,6 +171,64 @@ def test_knows_what_it_does_not_know():
         {"icl_ssmax": "ssmax"},
         {"col_ssmax": "ssmax-mlp"},
         {"col_feature_group": "valid"},
-        {"col_feature_group": False},  # labels in the columns, which tabicl takes from the first member for all of them
+        {
+            "col_feature_group": False
+        },  # labels in the columns, which tabicl takes from the first member for all of them
     ):
         assert not supports(TabICL(**{"max_classes": 10, **TINY, **V2, **flags})), flags
+
+
+VARIANTS = [
+    {"cells": "fourier"},
+    {"cells": "rbf"},
+    {"ranks": True},
+    {"ranks": True, "cells": "fourier"},
+    {"registers": 3},
+    {"norm": "rms"},
+    {"ranks": True, "cells": "rbf", "registers": 4, "norm": "rms"},
+]
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("parts", VARIANTS, ids=str)
+def test_variants_equal_the_packages_passes(task, parts):
+    """Our pass, the package's in training and in use, padded contexts, and what its cache answers."""
+    network = shaken(build(configuration(task, "smoke", None, parts), seed=1))
+    assert supports(network)
+    X, y = table(2, 50, 4).exp(), labels(task, 2, 30)  # heavy tails
+    X[..., 1] = X[..., 1].round()  # and ties
+    expected = forward(network, X, y)
+    torch.testing.assert_close(network(X.clone(), y), expected, rtol=1e-4, atol=2e-5)
+    padded = torch.cat([X[:, :30], torch.full((2, 7, 4), 9.0), X[:, 30:]], dim=1)
+    lengths = torch.tensor([30, 30])
+    filled = forward(network, padded, F.pad(y, (0, 7)), lengths=lengths)
+    torch.testing.assert_close(filled, expected, rtol=1e-4, atol=2e-5)
+    network.eval()
+    exact = {"use_amp": False}
+    config = InferenceConfig()
+    for part in (config.COL_CONFIG, config.ROW_CONFIG, config.ICL_CONFIG):
+        part.update(exact)
+    with torch.no_grad():
+        network.forward_with_cache(
+            X_train=X[:, :30].clone(),
+            y_train=y,
+            use_cache=False,
+            store_cache=True,
+            inference_config=config,
+        )
+        cached = network.forward_with_cache(
+            X_test=X[:, 30:].clone(), use_cache=True, store_cache=False, inference_config=config
+        )
+    torch.testing.assert_close(cached, expected[..., : cached.shape[-1]], rtol=1e-4, atol=2e-5)
+
+
+def test_places_are_mid_ranks():
+    column = torch.tensor([[0.0, 1, 1, 1, 5, 1000]])
+    place = places(column, quantiles(column))
+    assert -1 < place[0, 0] == -place[0, -1] < -0.8
+    assert place[0, 1] == place[0, 2] == place[0, 3]
+    assert (place[0, [0, 1, 4, 5]].diff() > 0).all()
+    apart = places(torch.tensor([[-7.0, 3.0, 2000.0]]), quantiles(column))
+    assert apart[0, 0] == -1
+    assert place[0, 3] < apart[0, 1] < place[0, 4]
+    assert apart[0, 2] == 1
