@@ -15,13 +15,13 @@ from pretraining.draw import Draw
 from pretraining.functions import standardise
 
 MOST_ROWS = 100_000  # of a pool
-MOST_CELLS = 5_000_000  # of all pools of a group
+MOST_CELLS = 3_000_000  # of all pools of a group
 
 
-def pool_rows(tables: int, rows: int, features: int) -> int:
+def pool_rows(tables: int, rows: int, features: int, draw: Draw) -> int:
     """Rows of the pools from which tables of ``rows`` rows are chosen."""
     affordable = MOST_CELLS // (tables * (features + 8))
-    return max(2 * rows, min(MOST_ROWS, affordable, 64 * rows))
+    return max(2 * rows, min(MOST_ROWS, affordable, int(rows * draw.log_between(2, 64))))
 
 
 def choose(X: Tensor, y: Tensor, context: int, queries: int, classes: int, draw: Draw) -> Tensor:

@@ -55,7 +55,7 @@ def _group(
     task: str, tables: int, shape: Shape, recipe: Recipe, draw: Draw
 ) -> tuple[Tensor, Tensor, Tensor]:
     kind, near = draw.one_of(KINDS, recipe.weights()), draw.chance(recipe.near)
-    rows = contexts.pool_rows(tables, shape.rows, shape.features) if near else shape.rows
+    rows = contexts.pool_rows(tables, shape.rows, shape.features, draw) if near else shape.rows
     world = worlds.make(kind, tables, rows, shape.features, draw)
     target = (
         targets.classes(world, draw) if task == "classification" else targets.numbers(world, draw)
