@@ -57,12 +57,13 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--last", action="store_true", help="export the weights of the last step, not their average"
     )
+    train.add_argument("--seed", type=int, default=0)
     _common(train)
     ablate = verbs.add_parser(
         "ablate", help="variants, compared for equal seconds", allow_abbrev=False
     )
     ablate.set_defaults(work=_ablate)
-    ablate.add_argument("runs", nargs="+", metavar="VARIANT[/TASK]")
+    ablate.add_argument("runs", nargs="+", metavar="VARIANT[/TASK][@SEED]")
     ablate.add_argument(
         "--seconds", type=float, default=30.0, help="of training, of each (default: 30)"
     )
@@ -87,7 +88,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--size",
         choices=("small", "trial", "smoke"),
@@ -123,27 +123,18 @@ def _train(args: argparse.Namespace) -> None:
 def _ablate(args: argparse.Namespace) -> None:
     from pretraining import ablation
 
-    unknown = [run for run in args.runs if run.partition("/")[0] not in VARIANTS]
+    unknown = [run for run in args.runs if ablation.named(run)[0] not in VARIANTS]
     if unknown:
         raise CrumbError(
             f"There is no variant {', '.join(unknown)}; there are {', '.join(VARIANTS)}."
         )
     if args.one:
         found = ablation.one(
-            args.runs[0], args.size, args.seconds, args.seed, args.device, args.tables, args.lock
+            args.runs[0], args.size, args.seconds, args.device, args.tables, args.lock
         )
         args.out.write_text(json.dumps(found))
         return
-    passed = [
-        "--size",
-        args.size,
-        "--seconds",
-        str(args.seconds),
-        "--seed",
-        str(args.seed),
-        "--device",
-        args.device,
-    ]
+    passed = ["--size", args.size, "--seconds", str(args.seconds), "--device", args.device]
     passed += ["--tables", str(args.tables)] if args.tables else []
     results = ablation.many(args.runs, args.jobs, args.minutes, args.out, passed)
     print(ablation.table(results))

@@ -29,12 +29,13 @@ WAIT = 0.2  # seconds
 
 
 def one(
-    run: str, size: str, seconds: float, seed: int, device: str, tables: Path | None, lock: Path
+    run: str, size: str, seconds: float, device: str, tables: Path | None, lock: Path
 ) -> dict[str, Any]:
-    """One run: ``variant`` or ``variant/task``."""
+    """One run."""
+    variant, task, seed = named(run)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        training = Training(Path(folder), _task(run), size, run.partition("/")[0], seed, device)
+        training = Training(Path(folder), task, size, variant, seed, device)
         training.prepare()
         training.validation()
         ready = time.monotonic()
@@ -159,15 +160,18 @@ def _write(out: Path, results: dict[str, Any]) -> None:
         file.write(json.dumps(results, indent=1).encode())
 
 
-def _task(run: str) -> str:
-    return run.partition("/")[2] or "classification"
+def named(run: str) -> tuple[str, str, int]:
+    """``variant/task@seed``; the task is classification and the seed 0 unless it says so."""
+    rest, _, seed = run.partition("@")
+    variant, _, task = rest.partition("/")
+    return variant, task or "classification", int(seed or 0)
 
 
 def table(results: dict[str, Any]) -> str:
     """The final losses of the averaged weights, a line a run."""
     lines = []
     for task in ("classification", "regression"):
-        done = [r for r in results.values() if "final" in r and _task(r["run"]) == task]
+        done = [r for r in results.values() if "final" in r and named(r["run"])[1] == task]
         if not done:
             continue
         names = list(done[0]["final"]["average"])

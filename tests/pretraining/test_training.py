@@ -278,10 +278,10 @@ def test_variants_are_compared_for_equal_seconds(tmp_path, capsys):
         "--out",
         str(out),
     ]
-    assert main(["ablate", "base", "ranks/regression", *asked]) == 0
+    assert main(["ablate", "base", "ranks/regression@1", *asked]) == 0
     results = json.loads(out.read_text())
-    assert list(results) == ["base", "ranks/regression"] or list(results) == [
-        "ranks/regression",
+    assert list(results) == ["base", "ranks/regression@1"] or list(results) == [
+        "ranks/regression@1",
         "base",
     ]
     for result in results.values():
@@ -292,7 +292,7 @@ def test_variants_are_compared_for_equal_seconds(tmp_path, capsys):
             == set(result["final"]["average"])
             > {"plain", "near", "guide", "mean"}
         )
-    assert "ranks/regression" in capsys.readouterr().out
+    assert "ranks/regression@1" in capsys.readouterr().out
     assert main(["ablate", "nothing", *asked]) == 1
     assert "no variant nothing" in capsys.readouterr().err
 
