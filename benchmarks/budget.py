@@ -28,7 +28,9 @@ def main() -> None:
     y = (X[:, 0] + X[:, 1] > 0).astype(int)
     records = []
     for budget in options.budgets:
-        model = CrumbClassifier(budget=budget, device="cpu").fit(X[options.queries :], y[options.queries :])
+        model = CrumbClassifier(budget=budget, device="cpu").fit(
+            X[options.queries :], y[options.queries :]
+        )
         plan = model.plan(X[: options.queries])
         started = time.perf_counter()
         model.predict_proba(X[: options.queries])  # plans again; the passes have been timed

@@ -14,14 +14,17 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import torch
 from scipy.spatial.distance import cdist, pdist
 from sklearn.datasets import make_blobs
 
-from crumb.candidates import herd_among
-from crumb.clustering import cluster
 from crumb.files import atomic_write
-from crumb.neighbours import Neighbours
-from crumb.strata import draw
+from crumb.herding.greedy import herd
+from crumb.herding.kernel import Rbf
+from crumb.herding.neighbours import Neighbours
+from crumb.herding.objective import CandidateObjective
+from crumb.herding.strata import rows_at_distances
+from crumb.selection.clustering import cluster
 
 sys.path.insert(0, str(Path(__file__).parent / "scale"))
 import generate
@@ -33,7 +36,10 @@ def table(kind: str, rows: int, columns: int) -> np.ndarray:
     """Rows and queries, standardised; the queries come first."""
     if kind == "groups":
         parts = [generate.queries(QUERIES)]
-        parts += [generate.rows(p, min(1_000_000, rows - p * 1_000_000)) for p in range(-(-rows // 1_000_000))]
+        parts += [
+            generate.rows(p, min(1_000_000, rows - p * 1_000_000))
+            for p in range(-(-rows // 1_000_000))
+        ]
         points = np.concatenate([np.column_stack(list(part.values())[:columns]) for part in parts])
     elif kind == "cloud":
         points = np.random.default_rng(0).normal(size=(QUERIES + rows, columns))
@@ -47,29 +53,43 @@ def compare(kind: str, rows: int, columns: int, n: int, clusters: list[int]) -> 
     queries, pool = points[:QUERIES], points[QUERIES:].astype(np.float32)
     labels, _ = cluster(queries, CLUSTERS, 0)
     sigma = float(np.median(pdist(pool[:2_000])))
-    near, order = Neighbours(pool, queries, labels, n, 0), np.random.default_rng(0).permutation(rows)
+    near, order = (
+        Neighbours(pool, queries, labels, n, 0),
+        np.random.default_rng(0).permutation(rows),
+    )
     found: dict[str, list[float]] = {}
     for k in clusters:
         mine = queries[labels == k]
         gaps = pool - mine.mean(axis=0).astype(np.float32)
         distance = np.einsum("ij,ij->i", gaps, gaps)
         of_queries = ((mine - mine.mean(axis=0)) ** 2).sum(axis=1)
-        cross = np.concatenate([mean_kernel(pool[i : i + 50_000], mine, sigma) for i in range(0, rows, 50_000)])
-        gaps /= np.float32(sigma)
+        cross = np.concatenate(
+            [mean_kernel(pool[i : i + 50_000], mine, sigma) for i in range(0, rows, 50_000)]
+        )
         ways = {"exact": np.arange(rows)}
         for times in (24, 48, 96):
             count = times * n
-            drawn = draw(distance, of_queries, count, order)
+            drawn = rows_at_distances(distance, of_queries, count, order)
             ways[f"by distance, {times}n"] = drawn
             ways[f"neighbours, {times}n"] = near([k], count)[0]
-            half = draw(distance, of_queries, count // 2, order)
+            half = rows_at_distances(distance, of_queries, count // 2, order)
             ways[f"half and half, {times}n"] = np.union1d(half, near([k], count // 2)[0])
         for way, candidates in ways.items():
-            (chosen,) = herd_among(gaps[candidates][None], cross[candidates][None].astype(np.float32), n)
-            found.setdefault(way, []).append(mmd2(pool[candidates[chosen]], mine, sigma))
+            points = torch.from_numpy(gaps[candidates].astype(np.float64))
+            terms = torch.from_numpy(cross[candidates])
+            objective = CandidateObjective(Rbf(sigma), [points], [terms], torch.zeros(1))
+            (context,) = herd(objective, n)
+            found.setdefault(way, []).append(mmd2(pool[candidates[context.indices]], mine, sigma))
     means = {way: float(np.mean(values)) for way, values in found.items()}
     ratios = {way: round(value / means["exact"], 3) for way, value in means.items()}
-    return {"table": kind, "rows": rows, "columns": columns, "n": n, "clusters": clusters, "mmd2_ratio": ratios}
+    return {
+        "table": kind,
+        "rows": rows,
+        "columns": columns,
+        "n": n,
+        "clusters": clusters,
+        "mmd2_ratio": ratios,
+    }
 
 
 def mean_kernel(some: np.ndarray, others: np.ndarray, sigma: float) -> np.ndarray:
@@ -87,7 +107,13 @@ def main() -> None:
     parser.add_argument(
         "--tables",
         nargs="+",
-        default=["groups:1000000x20", "groups:3000000x6", "cloud:1000000x20", "cloud:1000000x4", "blobs:200000x20"],
+        default=[
+            "groups:1000000x20",
+            "groups:3000000x6",
+            "cloud:1000000x20",
+            "cloud:1000000x4",
+            "blobs:200000x20",
+        ],
     )
     parser.add_argument("--context-size", type=int, default=500)
     parser.add_argument("--clusters", type=int, nargs="+", default=[0, 7, 13])

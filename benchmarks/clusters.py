@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.datasets import make_blobs
 
-from crumb.clustering import _k_means, nearest_centroid, value_order
 from crumb.files import atomic_write
+from crumb.selection.clustering import _k_means, nearest_centroid, value_order
 
 
 def timed(work: Callable[[], Any]) -> tuple[Any, float]:
@@ -39,13 +39,17 @@ def main() -> None:
             points = make_blobs(options.queries, 20, centers=40, cluster_std=3, random_state=0)[0]
         ways: dict[str, Callable[[], np.ndarray]] = {
             "all": lambda p=points: KMeans(20, n_init=1, random_state=0).fit(p).cluster_centers_,
-            "mini-batches": lambda p=points: MiniBatchKMeans(20, n_init=1, random_state=0).fit(p).cluster_centers_,
+            "mini-batches": lambda p=points: (
+                MiniBatchKMeans(20, n_init=1, random_state=0).fit(p).cluster_centers_
+            ),
             "sample first": lambda p=points: _k_means(p, 20, 0),
         }
         for name, way in ways.items():
             centroids, seconds = timed(way)
             inertia = float(((points - centroids[nearest_centroid(points, centroids)]) ** 2).sum())
-            records.append({"points": kind, "way": name, "seconds": round(seconds, 2), "inertia": inertia})
+            records.append(
+                {"points": kind, "way": name, "seconds": round(seconds, 2), "inertia": inertia}
+            )
         for name, order in (
             ("lexsort", lambda p=points: np.lexsort(p.T)),
             ("value_order", lambda p=points: value_order(p)),
@@ -53,7 +57,9 @@ def main() -> None:
             records.append({"points": kind, "way": name, "seconds": round(timed(order)[1], 2)})
     for record in records:
         if "inertia" in record:
-            whole = next(r for r in records if r["points"] == record["points"] and r["way"] == "all")
+            whole = next(
+                r for r in records if r["points"] == record["points"] and r["way"] == "all"
+            )
             record["inertia_ratio"] = round(record["inertia"] / whole["inertia"], 4)
         print(record)
     if options.out:

@@ -44,7 +44,7 @@ def main() -> None:
         "with_s": round(kept, 3),
         "times_faster": round(without / kept, 1),
         "largest_difference": float(np.abs(answers[0] - answers[500]).max()),
-        "megabytes": round(models[500]._backend._contexts.used / 1e6, 1),
+        "megabytes": round(models[500].backend_.contexts.used / 1e6, 1),
     }
     print(result)
     if options.out:

@@ -86,14 +86,18 @@ TESTED = [
 
 
 def load(folder: Path, name: str, pool: int, queries: int, seed: int) -> tuple[pd.DataFrame, ...]:
-    about = {entry["name"]: entry for entry in json.loads((folder / "index.json").read_text())}[name]
+    about = {entry["name"]: entry for entry in json.loads((folder / "index.json").read_text())}[
+        name
+    ]
     table = pd.read_parquet(folder / about["file"])
     table = table[table[about["target"]].notna()].sample(frac=1.0, random_state=seed)
     y = LabelEncoder().fit_transform(table.pop(about["target"]).astype(str))
     return table[queries:][:pool], y[queries:][:pool], table[:queries], y[:queries]
 
 
-def score(y: np.ndarray, proba: np.ndarray, classes: np.ndarray, n_classes: int) -> dict[str, float]:
+def score(
+    y: np.ndarray, proba: np.ndarray, classes: np.ndarray, n_classes: int
+) -> dict[str, float]:
     full = np.zeros((len(y), n_classes))
     full[:, classes] = proba
     clipped = np.clip(full, 1e-6, None)
@@ -107,7 +111,9 @@ def score(y: np.ndarray, proba: np.ndarray, classes: np.ndarray, n_classes: int)
         "auc": float(auc),
         "log_loss": float(log_loss(y, clipped, labels=range(n_classes))),
         "accuracy": float(accuracy_score(y, full.argmax(axis=1))),
-        "impossible": int((full[np.arange(len(y)), y] == 0).sum()),  # queries whose true class got probability 0
+        "impossible": int(
+            (full[np.arange(len(y)), y] == 0).sum()
+        ),  # queries whose true class got probability 0
     }
 
 
@@ -159,7 +165,9 @@ def main() -> None:
     records: list[dict[str, Any]] = []
     for record in Parallel(n_jobs=options.jobs, return_as="generator")(runs):
         records.append(record)
-        print({k: round(v, 4) if isinstance(v, float) else v for k, v in record.items()}, flush=True)
+        print(
+            {k: round(v, 4) if isinstance(v, float) else v for k, v in record.items()}, flush=True
+        )
         with atomic_write(options.out) as file:
             file.write(json.dumps(records, indent=1).encode())
     print(report(records))
@@ -169,7 +177,10 @@ def report(records: list[dict[str, Any]]) -> str:
     frame = pd.DataFrame(records)
     columns = ["auc", "log_loss", "accuracy", "plan_s", "pass_s", "mmd2"]
     means = frame.groupby("variant", sort=False)[columns].mean()
-    pairs = {name: frame.pivot_table(index=["table", "seed"], columns="variant", values=name) for name in columns[:2]}
+    pairs = {
+        name: frame.pivot_table(index=["table", "seed"], columns="variant", values=name)
+        for name in columns[:2]
+    }
     means.insert(1, "rank", pairs["auc"].rank(axis=1, ascending=False).mean())
     loss, lines = pairs["log_loss"], [means.round(4).to_string(), ""]
     for first, second in TESTED:

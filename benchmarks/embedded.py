@@ -124,12 +124,19 @@ def plain(frame: pd.DataFrame) -> tuple[pd.DataFrame, list[str], list[str]]:
             columns[key] = np.where(np.isinf(values), np.nan, values)
             numeric.append(key)
         else:
-            columns[key] = column.astype(object).map(str).where(column.notna(), "(missing)").to_numpy(dtype=object)
+            columns[key] = (
+                column.astype(object)
+                .map(str)
+                .where(column.notna(), "(missing)")
+                .to_numpy(dtype=object)
+            )
             categorical.append(key)
     return pd.DataFrame(columns), numeric, categorical
 
 
-def baseline(method: str, task: str, numeric: list[str], categorical: list[str], seed: int) -> Pipeline:
+def baseline(
+    method: str, task: str, numeric: list[str], categorical: list[str], seed: int
+) -> Pipeline:
     """scikit-learn's method behind scikit-learn's usual preparation.
 
     Linear and nearest neighbours: numbers filled with their median and standardised, categories one-hot (the 100 most
@@ -139,20 +146,38 @@ def baseline(method: str, task: str, numeric: list[str], categorical: list[str],
     """
     classify = task != "regression"
     if method in ("linear", "nearest neighbours"):
-        numbers = make_pipeline(SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler())
-        one_hot = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=100, sparse_output=False)
-        prepare = ColumnTransformer([("numbers", numbers, numeric), ("categories", one_hot, categorical)])
+        numbers = make_pipeline(
+            SimpleImputer(strategy="median", keep_empty_features=True), StandardScaler()
+        )
+        one_hot = OneHotEncoder(
+            handle_unknown="infrequent_if_exist", max_categories=100, sparse_output=False
+        )
+        prepare = ColumnTransformer(
+            [("numbers", numbers, numeric), ("categories", one_hot, categorical)]
+        )
     else:
         most = 254 if method == "gradient boosting" else None
-        ordinal = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, max_categories=most)
-        prepare = ColumnTransformer([("numbers", "passthrough", numeric), ("categories", ordinal, categorical)])
+        ordinal = OrdinalEncoder(
+            handle_unknown="use_encoded_value", unknown_value=-1, max_categories=most
+        )
+        prepare = ColumnTransformer(
+            [("numbers", "passthrough", numeric), ("categories", ordinal, categorical)]
+        )
     model: Any
     if method == "linear":
-        model = LogisticRegression(max_iter=1_000, random_state=seed) if classify else Ridge(random_state=seed)
+        model = (
+            LogisticRegression(max_iter=1_000, random_state=seed)
+            if classify
+            else Ridge(random_state=seed)
+        )
     elif method == "nearest neighbours":
-        model = (KNeighborsClassifier if classify else KNeighborsRegressor)(n_neighbors=15, weights="distance")
+        model = (KNeighborsClassifier if classify else KNeighborsRegressor)(
+            n_neighbors=15, weights="distance"
+        )
     elif method == "random forest":
-        model = (RandomForestClassifier if classify else RandomForestRegressor)(n_estimators=300, random_state=seed)
+        model = (RandomForestClassifier if classify else RandomForestRegressor)(
+            n_estimators=300, random_state=seed
+        )
     else:
         codes = list(range(len(numeric), len(numeric) + len(categorical)))
         booster = HistGradientBoostingClassifier if classify else HistGradientBoostingRegressor
@@ -160,12 +185,19 @@ def baseline(method: str, task: str, numeric: list[str], categorical: list[str],
     return make_pipeline(prepare, model)
 
 
-def embedded(task: str, members: int, weights: str, seed: int, device: str, threads: int | None) -> Any:
+def embedded(
+    task: str, members: int, weights: str, seed: int, device: str, threads: int | None
+) -> Any:
     from crumb import CrumbClassifier, CrumbRegressor
 
     estimator = CrumbRegressor if task == "regression" else CrumbClassifier
     return estimator(
-        model=weights, strategy="full", n_estimators=members, device=device, random_state=seed, n_jobs=threads
+        model=weights,
+        strategy="full",
+        n_estimators=members,
+        device=device,
+        random_state=seed,
+        n_jobs=threads,
     )
 
 
@@ -175,14 +207,18 @@ def sha256(weights: str, task: str) -> str:
     from crumb.pfn.weights import EMBEDDED
 
     if weights == "embedded":
-        return checksum(EMBEDDED / ("regressor.ckpt" if task == "regression" else "classifier.ckpt"))
+        return checksum(
+            EMBEDDED / ("regressor.ckpt" if task == "regression" else "classifier.ckpt")
+        )
     return checksum(Path(weights))
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------
 
 
-def calibration_error(y: np.ndarray, proba: np.ndarray, classes: np.ndarray, bins: int = 15) -> float:
+def calibration_error(
+    y: np.ndarray, proba: np.ndarray, classes: np.ndarray, bins: int = 15
+) -> float:
     """Expected calibration error of the probability of the predicted class, in bins of equal width."""
     confidence, right = proba.max(axis=1), classes[proba.argmax(axis=1)] == y
     which = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
@@ -190,10 +226,15 @@ def calibration_error(y: np.ndarray, proba: np.ndarray, classes: np.ndarray, bin
     return float(np.abs(gaps).sum() / len(y))
 
 
-def score(task: str, estimator: Any, X: pd.DataFrame, y: np.ndarray, n_classes: int | None) -> dict[str, float]:
+def score(
+    task: str, estimator: Any, X: pd.DataFrame, y: np.ndarray, n_classes: int | None
+) -> dict[str, float]:
     if task == "regression":
         predicted = estimator.predict(X)
-        return {"rmse": float(root_mean_squared_error(y, predicted)), "r2": float(r2_score(y, predicted))}
+        return {
+            "rmse": float(root_mean_squared_error(y, predicted)),
+            "r2": float(r2_score(y, predicted)),
+        }
     proba = np.asarray(estimator.predict_proba(X), dtype=float)
     scores = classification_score(y, proba, estimator.classes_, n_classes)
     scores.pop("impossible")
@@ -224,7 +265,9 @@ def run_unit(
 
         if threads:
             torch.set_num_threads(threads)
-    warnings.simplefilter("ignore")  # categories that the training rows lack, fits that stop at max_iter
+    warnings.simplefilter(
+        "ignore"
+    )  # categories that the training rows lack, fits that stop at max_iter
     task, table = about["task"], read(folder, about)
     target, n_classes = table.pop(about["target"]), None
     if task == "regression":
@@ -251,7 +294,9 @@ def run_unit(
             estimator.fit(frame.iloc[train], y[train])
             record |= score(task, estimator, frame.iloc[test], y[test], n_classes)
             record["seconds"] = time.perf_counter() - started
-        except Exception as error:  # one method on one table must not end the run: --report names it
+        except (
+            Exception
+        ) as error:  # one method on one table must not end the run: --report names it
             record["error"] = f"{type(error).__name__}: {error}"[:300]
         if method in MEMBERS:
             record["model_sha256"] = checksum
@@ -276,7 +321,10 @@ def version_of(name: str) -> str:
 
 def versions(device: str) -> dict[str, str]:
     found = {"python": platform.python_version(), "machine": platform.machine()}
-    found |= {name: version_of(name) for name in ("numpy", "pandas", "scipy", "scikit-learn", "torch", "tabicl")}
+    found |= {
+        name: version_of(name)
+        for name in ("numpy", "pandas", "scipy", "scikit-learn", "torch", "tabicl")
+    }
     if device.startswith("cuda"):
         import torch
 
@@ -313,7 +361,10 @@ def load(path: Path) -> dict[str, Any]:
     """Results with their facts: those of a table and the checksum of a model are written once, not in each record."""
     content = json.loads(path.read_text())
     for record in content["records"]:
-        record |= {name: content["tables"][record["table"]][name] for name in ("task", "n_test", "n_features")}
+        record |= {
+            name: content["tables"][record["table"]][name]
+            for name in ("task", "n_test", "n_features")
+        }
         record["n_classes"] = content["tables"][record["table"]]["n_classes"]
         if "model" in record:
             record["model_sha256"] = content["models"][record.pop("model")]
@@ -323,14 +374,21 @@ def load(path: Path) -> dict[str, Any]:
 def save(path: Path, results: dict[str, Any]) -> None:
     models, lines = {}, []
     for record in sorted(results["records"], key=key):
-        short = {name: _short(name, v) for name, v in record.items() if name in (*KEY, *LARGER_IS_BETTER, "seconds")}
+        short = {
+            name: _short(name, v)
+            for name, v in record.items()
+            if name in (*KEY, *LARGER_IS_BETTER, "seconds")
+        }
         if "error" in record:
             short["error"] = record["error"]
         if "model_sha256" in record:
             models[record["model_sha256"][:10]] = record["model_sha256"]
             short["model"] = record["model_sha256"][:10]
         lines.append(json.dumps(short, separators=(",", ":")))
-    tables = [f"{json.dumps(name)}: {json.dumps(facts)}" for name, facts in sorted(results["tables"].items())]
+    tables = [
+        f"{json.dumps(name)}: {json.dumps(facts)}"
+        for name, facts in sorted(results["tables"].items())
+    ]
     text = (
         f'{{"versions": {json.dumps(results["versions"])},\n"models": {json.dumps(models)},\n'
         f'"tables": {{\n{_joined(tables)}\n}},\n"records": [\n{_joined(lines)}\n]}}\n'
@@ -344,7 +402,9 @@ def _joined(lines: list[str]) -> str:
 
 
 def _short(name: str, value: Any) -> Any:
-    return float(f"{value:.{3 if name == 'seconds' else 6}g}") if isinstance(value, float) else value
+    return (
+        float(f"{value:.{3 if name == 'seconds' else 6}g}") if isinstance(value, float) else value
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -355,7 +415,9 @@ def run(options: argparse.Namespace) -> None:
             raise SystemExit(f"no such table among those used here: {', '.join(sorted(unknown))}")
         entries = [entry for entry in entries if entry["name"] in options.tables]
     else:
-        entries = [entry for entry in entries if (entry["name"] in DEVELOPMENT) == options.development]
+        entries = [
+            entry for entry in entries if (entry["name"] in DEVELOPMENT) == options.development
+        ]
     results = load(options.out) if options.resume and options.out.exists() else empty()
     results = merge([results, {**empty(), "versions": versions(options.device)}])
 
@@ -366,7 +428,9 @@ def run(options: argparse.Namespace) -> None:
 
     def is_done(name: str, task: str, seed: int, size: int, method: str) -> bool:
         place = (name, seed, size, method)
-        return place in done and (method not in MEMBERS or done[place] == sha256(weights_for(task), task))
+        return place in done and (
+            method not in MEMBERS or done[place] == sha256(weights_for(task), task)
+        )
 
     def weights_for(task: str) -> str:
         return options.weights[1 if task == "regression" else 0]
@@ -376,7 +440,9 @@ def run(options: argparse.Namespace) -> None:
     deadline = started + 60 * options.minutes
     units = []
     for seed in range(options.seeds):
-        for about in sorted(entries, key=lambda entry: -entry["n_features"]):  # the slowest first, none left to the end
+        for about in sorted(
+            entries, key=lambda entry: -entry["n_features"]
+        ):  # the slowest first, none left to the end
             rows = min(about["n_rows"], ROWS_KEPT)
             wanted = [
                 (size, method)
@@ -403,11 +469,16 @@ def run(options: argparse.Namespace) -> None:
     )
     print(f"{len(units)} units", flush=True)
     saved, finished = time.time(), 0
-    settings = {"backend": "loky", "inner_max_num_threads": 1} if threads else {"backend": "sequential"}
+    settings = (
+        {"backend": "loky", "inner_max_num_threads": 1} if threads else {"backend": "sequential"}
+    )
     try:
         with parallel_config(**settings):
             parallel = Parallel(
-                n_jobs=options.jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs"
+                n_jobs=options.jobs,
+                return_as="generator_unordered",
+                batch_size=1,
+                pre_dispatch="n_jobs",
             )
             for name, facts, records in parallel(calls):
                 if not records:
@@ -418,7 +489,11 @@ def run(options: argparse.Namespace) -> None:
                 print(
                     f"{time.time() - started:7.0f} s  {finished}/{len(units)}  seed {records[0]['seed']}  {name}: "
                     f"{len(records)} records in {took:.1f} s",
-                    *(f"\n    {r['method']} at {r['size']}: {r['error']}" for r in records if "error" in r),
+                    *(
+                        f"\n    {r['method']} at {r['size']}: {r['error']}"
+                        for r in records
+                        if "error" in r
+                    ),
                     flush=True,
                 )
                 if time.time() - saved > SAVE_EVERY:
@@ -427,17 +502,35 @@ def run(options: argparse.Namespace) -> None:
     finally:
         save(options.out, results)
     left = len(units) - finished
-    print(f"{len(results['records'])} records in {options.out}" + (f"; {left} units not started" if left else ""))
+    print(
+        f"{len(results['records'])} records in {options.out}"
+        + (f"; {left} units not started" if left else "")
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--datasets", type=Path, default=Path("../shared/datasets"))
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/embedded.json"))
     parser.add_argument("--report", type=Path, help="only report what a file of results says")
-    parser.add_argument("--targets", type=Path, help="only say which targets a file of results meets")
-    parser.add_argument("--for", dest="ours", choices=list(MEMBERS), default="embedded", help="with --targets: of whom")
-    parser.add_argument("--merge", type=Path, nargs="+", help="only merge files of results into --out; later ones win")
+    parser.add_argument(
+        "--targets", type=Path, help="only say which targets a file of results meets"
+    )
+    parser.add_argument(
+        "--for",
+        dest="ours",
+        choices=list(MEMBERS),
+        default="embedded",
+        help="with --targets: of whom",
+    )
+    parser.add_argument(
+        "--merge",
+        type=Path,
+        nargs="+",
+        help="only merge files of results into --out; later ones win",
+    )
     parser.add_argument("--cut", type=Path, help="only write the tables, cut, into this folder")
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument(
@@ -449,13 +542,19 @@ def main() -> None:
     )
     parser.add_argument("--tables", nargs="+", help="only these")
     parser.add_argument("--tasks", nargs="+", choices=["binary", "multiclass", "regression"])
-    parser.add_argument("--development", action="store_true", help="the tables kept for development, and only those")
+    parser.add_argument(
+        "--development", action="store_true", help="the tables kept for development, and only those"
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=math.inf, help="start no further unit after this time")
-    parser.add_argument("--resume", action="store_true", help="keep what --out has and run the rest")
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="start no further unit after this time"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="keep what --out has and run the rest"
+    )
     options = parser.parse_args()
     options.tasks = options.tasks or ["binary", "multiclass", "regression"]
     readers: list[tuple[Path | None, Callable[[dict[str, Any]], str]]] = [

@@ -13,8 +13,22 @@ MEMBERS = {"embedded": 1, "embedded x4": 4, "embedded x8": 8}
 BASELINES = ("random forest", "gradient boosting", "nearest neighbours", "linear")
 METHODS = (*MEMBERS, *BASELINES)
 
-LARGER_IS_BETTER = {"auc": True, "log_loss": False, "accuracy": True, "ece": False, "rmse": False, "r2": True}
-TITLES = {"auc": "AUC", "log_loss": "log-loss", "accuracy": "accuracy", "ece": "ECE", "rmse": "RMSE", "r2": "R²"}
+LARGER_IS_BETTER = {
+    "auc": True,
+    "log_loss": False,
+    "accuracy": True,
+    "ece": False,
+    "rmse": False,
+    "r2": True,
+}
+TITLES = {
+    "auc": "AUC",
+    "log_loss": "log-loss",
+    "accuracy": "accuracy",
+    "ece": "ECE",
+    "rmse": "RMSE",
+    "r2": "R²",
+}
 
 
 class Findings:
@@ -22,7 +36,9 @@ class Findings:
 
     def __init__(self, results: dict[str, Any]):
         self.tables = results["tables"]
-        self.records = pd.DataFrame([record for record in results["records"] if "error" not in record])
+        self.records = pd.DataFrame(
+            [record for record in results["records"] if "error" not in record]
+        )
         self.errors = [record for record in results["records"] if "error" in record]
         for name in LARGER_IS_BETTER:
             if name not in self.records:
@@ -43,7 +59,9 @@ class Findings:
 
     def growth(self, metric: str, method: str, small: int = 1_000, large: int = 5_000) -> pd.Series:
         """By how much the larger context is better, table by table (for RMSE as a share of the smaller's)."""
-        chosen = self.records[(self.records["method"] == method) & self.records["size"].isin([small, large])]
+        chosen = self.records[
+            (self.records["method"] == method) & self.records["size"].isin([small, large])
+        ]
         by_seed = chosen.pivot_table(index=["table", "seed"], columns="size", values=metric)
         means = by_seed.reindex(columns=[small, large]).dropna().groupby("table").mean()
         gain = means[large] - means[small]
@@ -94,7 +112,11 @@ def ranking(findings: Findings, ours: str) -> list[str]:
                 continue
             ranked = [metric for metric in metrics if metric != "r2"]
             tested = [metric for metric in ranked if metric not in ("accuracy", "ece")]
-            head = ["method", *(f"rank, {TITLES[m]}" for m in ranked), *(f"mean {TITLES[m]}" for m in metrics)]
+            head = [
+                "method",
+                *(f"rank, {TITLES[m]}" for m in ranked),
+                *(f"mean {TITLES[m]}" for m in metrics),
+            ]
             head = [title for title in head if title != "mean RMSE"]
             head += [f"{ours}'s wins–losses, {TITLES[m]}" for m in tested]
             ranks = {metric: findings.ranks(metric, size, methods) for metric in ranked}
@@ -103,7 +125,10 @@ def ranking(findings: Findings, ours: str) -> list[str]:
                     method,
                     *(number(ranks[m][method], 2) for m in ranked),
                     *(number(means[m][method].mean(), 4) for m in metrics if m != "rmse"),
-                    *("" if method == ours else compare(findings, m, size, ours, method) for m in tested),
+                    *(
+                        "" if method == ours else compare(findings, m, size, ours, method)
+                        for m in tested
+                    ),
                 ]
                 for method in methods
             ]
@@ -119,7 +144,10 @@ def larger_contexts(findings: Findings) -> list[str]:
         for metric in ("auc", "rmse"):
             gain = findings.growth(metric, method)
             total, fine = total + len(gain), fine + int((gain >= 0).sum())
-            counts.append(f"{(gain >= 0).sum()} of {len(gain)}" + (f" ({(gain >= 0).mean():.0%})" if len(gain) else ""))
+            counts.append(
+                f"{(gain >= 0).sum()} of {len(gain)}"
+                + (f" ({(gain >= 0).mean():.0%})" if len(gain) else "")
+            )
             worse = gain[gain < 0].sort_values()
             if method in MEMBERS and len(worse):
                 unit = "AUC" if metric == "auc" else "RMSE, relative"
@@ -128,7 +156,9 @@ def larger_contexts(findings: Findings) -> list[str]:
                     for table, value in worse.items()
                 )
                 lists.append(f"{method}, worse at 5,000 ({unit}): {named}.")
-        rows.append([method, *counts, f"{fine} of {total}" + (f" ({fine / total:.0%})" if total else "")])
+        rows.append(
+            [method, *counts, f"{fine} of {total}" + (f" ({fine / total:.0%})" if total else "")]
+        )
     return [markdown(rows, ["method", "AUC", "RMSE", "together"]), *lists]
 
 
@@ -148,7 +178,9 @@ def weakest(findings: Findings, ours: str, size: int, count: int = 8) -> list[st
             continue
         others, larger = means[findings.baselines], LARGER_IS_BETTER[metric]
         best = others.max(axis=1) if larger else others.min(axis=1)
-        behind = means[ours] / best if metric == "rmse" else (best - means[ours]) * (1 if larger else -1)
+        behind = (
+            means[ours] / best if metric == "rmse" else (best - means[ours]) * (1 if larger else -1)
+        )
         title = "RMSE over that of the best" if metric == "rmse" else "behind by"
         rows = [
             [
@@ -160,7 +192,10 @@ def weakest(findings: Findings, ours: str, size: int, count: int = 8) -> list[st
             ]
             for table in behind.sort_values(ascending=False).index[:count]
         ]
-        parts += [f"**{TITLES[metric]}**", markdown(rows, ["table", ours, "best baseline", title, "facts"])]
+        parts += [
+            f"**{TITLES[metric]}**",
+            markdown(rows, ["table", ours, "best baseline", title, "facts"]),
+        ]
     return parts
 
 
@@ -186,11 +221,17 @@ def report(results: dict[str, Any]) -> str:
         parts += ["## At least as good with 5,000 rows as with 1,000", *larger_contexts(findings)]
     parts += ["## Mean calibration error", *calibration(findings)]
     for ours in findings.embedded[:1]:
-        parts += [f"## Where {ours} is weakest, {size:,} training rows", *weakest(findings, ours, size)]
+        parts += [
+            f"## Where {ours} is weakest, {size:,} training rows",
+            *weakest(findings, ours, size),
+        ]
     parts += [f"## Every table, {size:,} training rows", *per_table(findings, size)]
     if findings.errors:
         parts.append("## Errors")
-        parts += [f"{r['table']}, seed {r['seed']}, {r['size']}, {r['method']}: {r['error']}" for r in findings.errors]
+        parts += [
+            f"{r['table']}, seed {r['seed']}, {r['size']}, {r['method']}: {r['error']}"
+            for r in findings.errors
+        ]
     used = ", ".join(f"{name} {value}" for name, value in results["versions"].items())
     seen = sorted(
         {
@@ -199,7 +240,9 @@ def report(results: dict[str, Any]) -> str:
             if "model_sha256" in r
         }
     )
-    return "\n\n".join([*parts, f"Versions: {used}.", *([f"Weights: {'; '.join(seen)}."] if seen else [])])
+    return "\n\n".join(
+        [*parts, f"Versions: {used}.", *([f"Weights: {'; '.join(seen)}."] if seen else [])]
+    )
 
 
 def targets(results: dict[str, Any], ours: str = "embedded") -> str:
@@ -210,17 +253,26 @@ def targets(results: dict[str, Any], ours: str = "embedded") -> str:
         lines.append(f"{'met    ' if met else 'NOT met'}  {text}")
 
     for metric, who in (("auc", "classifier"), ("log_loss", "classifier"), ("rmse", "regressor")):
-        ranks, tables = findings.ranks(metric, 1_000, methods), len(findings.means(metric, 1_000, methods))
+        ranks, tables = (
+            findings.ranks(metric, 1_000, methods),
+            len(findings.means(metric, 1_000, methods)),
+        )
         others = ranks.drop(ours).sort_values()
         named = ", ".join(f"{name} {value:.2f}" for name, value in others.items())
         met = tables > 0 and len(others) > 0 and ranks[ours] < others.min()
-        say(met, f"{who}, mean rank in {TITLES[metric]} at 1,000 rows, {tables} tables: {ranks[ours]:.2f}; {named}")
+        say(
+            met,
+            f"{who}, mean rank in {TITLES[metric]} at 1,000 rows, {tables} tables: {ranks[ours]:.2f}; {named}",
+        )
     gains = {metric: findings.growth(metric, ours) for metric in ("auc", "rmse")}
     both = pd.concat(list(gains.values()))
     for title, gain in (("all", both), ("AUC", gains["auc"]), ("RMSE", gains["rmse"])):
         fine = int((gain >= 0).sum())
         share = fine / len(gain) if len(gain) else 0.0
-        say(share >= 0.8, f"5,000 rows at least as good as 1,000, {title}: {fine} of {len(gain)} tables ({share:.0%})")
+        say(
+            share >= 0.8,
+            f"5,000 rows at least as good as 1,000, {title}: {fine} of {len(gain)} tables ({share:.0%})",
+        )
     if "gradient boosting" in findings.baselines:
         errors = findings.means("ece", 1_000, methods).mean()
         say(

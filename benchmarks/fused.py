@@ -57,7 +57,9 @@ class Case:
     sizes: list[int]  # rows of each context
     queries: int  # of each context
     columns: int
-    package: bool = True  # whether to wait for the package, which reads its weights again for every context
+    package: bool = (
+        True  # whether to wait for the package, which reads its weights again for every context
+    )
 
     def tasks(self) -> list[ContextTask]:
         rng = np.random.default_rng(0)
@@ -83,7 +85,9 @@ def cases(small: bool) -> list[Case]:
 def checkpoint(folder: Path, small: bool) -> Path:
     torch.manual_seed(0)
     config = {**OFFICIAL, **(SMALL if small else {}), "max_classes": 10, "bias_free_ln": False}
-    torch.save({"config": config, "state_dict": TabICL(**config).state_dict()}, folder / "network.ckpt")
+    torch.save(
+        {"config": config, "state_dict": TabICL(**config).state_dict()}, folder / "network.ckpt"
+    )
     return folder / "network.ckpt"
 
 
@@ -137,7 +141,9 @@ class Clock:
 
 
 def backend(path: Path, device: str, fuse: bool, amp: bool) -> TabICLBackend:
-    made = resolve_backend(path, "classification", BackendSettings(1, {"use_amp": amp}, device, 0, None))
+    made = resolve_backend(
+        path, "classification", BackendSettings(1, {"use_amp": amp}, device, 0, None)
+    )
     assert isinstance(made, TabICLBackend)
     made.fuse = fuse
     return made
@@ -147,7 +153,9 @@ def ways(case: Case, path: Path, device: str) -> dict[str, Callable[[], Answers]
     tasks, output = case.tasks(), Output("proba")
 
     def package() -> Answers:
-        made = TabICLClassifier(n_estimators=1, model_path=path, device=device, use_amp=False, random_state=0)
+        made = TabICLClassifier(
+            n_estimators=1, model_path=path, device=device, use_amp=False, random_state=0
+        )
         return [made.fit(task.X, task.y).predict_proba(task.queries) for task in tasks]
 
     def passes(fuse: bool, amp: bool) -> Callable[[], Answers]:
@@ -164,10 +172,14 @@ def ways(case: Case, path: Path, device: str) -> dict[str, Callable[[], Answers]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--small", action="store_true", help="tiny sizes on a CPU")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--compile", action="store_true", help="compile the attention block (a minute of waiting)")
+    parser.add_argument(
+        "--compile", action="store_true", help="compile the attention block (a minute of waiting)"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     device = "cpu" if options.small else "cuda"
@@ -179,8 +191,17 @@ def main() -> None:
             for way, work in ways(case, path, device).items():
                 found, answers = clock.measure(work, 1 if way == "package" else options.repeats)
                 reference = reference or answers
-                difference = max(np.abs(a - b).max() for a, b in zip(answers, reference, strict=True))
-                results.append({"case": case.name, "way": way, **found, "difference": float(f"{difference:.2g}")})
+                difference = max(
+                    np.abs(a - b).max() for a, b in zip(answers, reference, strict=True)
+                )
+                results.append(
+                    {
+                        "case": case.name,
+                        "way": way,
+                        **found,
+                        "difference": float(f"{difference:.2g}"),
+                    }
+                )
                 print(json.dumps(results[-1]), flush=True)
     if options.out:
         settings = {k: v for k, v in vars(options).items() if k != "out"}

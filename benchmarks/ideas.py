@@ -25,12 +25,16 @@ def main() -> None:
     rows = read_results(options.rows).rows.query("status == 'ok'")
     for metric, sign in METRICS.items():
         runs = rows.pivot_table(index=["dataset", "seed"], columns="method", values=metric)
-        print(f"{metric}: {options.base} {runs[options.base].dropna().groupby('dataset').mean().mean():.4f}")
+        print(
+            f"{metric}: {options.base} {runs[options.base].dropna().groupby('dataset').mean().mean():.4f}"
+        )
         for method in runs.columns.drop(options.base):
             means = runs[[options.base, method]].dropna().groupby("dataset").mean()
             lead = sign * (means[method] - means[options.base])
             p = wilcoxon(lead).pvalue if lead.any() else 1.0
-            counts = f"better {(lead > 0).sum()}, worse {(lead < 0).sum()} of {len(means)} data sets"
+            counts = (
+                f"better {(lead > 0).sum()}, worse {(lead < 0).sum()} of {len(means)} data sets"
+            )
             print(f"  {method}: {means[method].mean():.4f}, {counts}, p = {p:.2g}")
 
 

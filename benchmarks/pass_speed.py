@@ -26,7 +26,8 @@ from crumb import CrumbClassifier, CrumbRegressor
 from crumb.files import atomic_write
 from crumb.pfn.architecture import V2_ARCHITECTURE
 from crumb.pfn.checkpoint import read_checkpoint
-from crumb.pfn.weights import card_for, fetch
+from crumb.pfn.registry import card_for
+from crumb.pfn.weights import fetch
 
 OFFICIAL: dict[str, Any] = {
     **V2_ARCHITECTURE,
@@ -71,7 +72,9 @@ def measure(task: str, folder: Path, options: argparse.Namespace) -> dict[str, A
     kind = CrumbRegressor if task == "regression" else CrumbClassifier
     passes = {}
     for name, model in (("embedded", weights), ("official size", str(path))):
-        estimator = kind(model=model, strategy="full", n_estimators=1, device="cpu", n_jobs=options.threads)
+        estimator = kind(
+            model=model, strategy="full", n_estimators=1, device="cpu", n_jobs=options.threads
+        )
         estimator.fit(X[: options.rows], y[: options.rows])
         passes[name] = estimator.predict if task == "regression" else estimator.predict_proba
     times: dict[str, list[float]] = {name: [] for name in passes}
@@ -93,7 +96,9 @@ def measure(task: str, folder: Path, options: argparse.Namespace) -> dict[str, A
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000)
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--features", type=int, default=20)
@@ -118,7 +123,10 @@ def main() -> None:
         )
     if options.out:
         settings = {k: v for k, v in vars(options).items() if k != "out"}
-        settings |= {"python": platform.python_version(), **{name: version(name) for name in ("torch", "tabicl")}}
+        settings |= {
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("torch", "tabicl")},
+        }
         with atomic_write(options.out) as file:
             file.write(json.dumps({"settings": settings, "results": found}, indent=1).encode())
 

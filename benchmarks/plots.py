@@ -16,11 +16,13 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-RESULTS, PICTURES = Path(__file__).parent / "results", Path(__file__).parent.parent / "docs" / "images"
+RESULTS, PICTURES = (
+    Path(__file__).parent / "results",
+    Path(__file__).parent.parent / "docs" / "images",
+)
 COLOURS = {
     "auto": "#0072B2",
     "candidates": "#0072B2",
-    "certified": "#009E73",
     "exact": "#555555",
     "textbook": "#999999",
     "coreax": "#CC79A7",
@@ -43,7 +45,9 @@ def save(figure: Any, name: str) -> None:
 def stage2() -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.2), layout="constrained")
     for record in read("stage2.json")["records"]:
-        left.scatter(record["seconds"], record["mmd2"], s=60, color=COLOURS[record["way"]], zorder=3)
+        left.scatter(
+            record["seconds"], record["mmd2"], s=60, color=COLOURS[record["way"]], zorder=3
+        )
         above = record["way"] not in ("rff 64, batch 50", "coreax", "exact")
         left.annotate(
             record["way"],
@@ -53,7 +57,13 @@ def stage2() -> None:
             ha="center",
             fontsize=8,
         )
-    left.set(xscale="log", yscale="log", xlabel="seconds", ylabel="mean MMD²", title="200,000 rows in blobs, two cores")
+    left.set(
+        xscale="log",
+        yscale="log",
+        xlabel="seconds",
+        ylabel="mean MMD²",
+        title="200,000 rows in blobs, two cores",
+    )
     left.set(xlim=(0.15, 200), ylim=(8e-7, 2e-2))
     tables: dict[str, dict[str, float]] = {}
     for record in read("stage2_real.json")["records"]:
@@ -75,7 +85,11 @@ def stage2() -> None:
 
 
 def stage3() -> None:
-    results = [r for r in read("fused.json")["results"] if r["case"] in ("clusters", "a context for each query")]
+    results = [
+        r
+        for r in read("fused.json")["results"]
+        if r["case"] in ("clusters", "a context for each query")
+    ]
     names = {
         "clusters": "20 contexts of 2,000 rows,\n500 queries each",
         "a context for each query": "200 contexts of\n500 rows, 1 query each",
@@ -85,7 +99,9 @@ def stage3() -> None:
         mine = [record for record in results if record["case"] == case]
         axes.barh([r["way"] for r in mine], [r["seconds"] for r in mine], color="#0072B2")
         for place, record in enumerate(mine):
-            axes.annotate(f" {record['seconds']:.2f} s", (record["seconds"], place), va="center", fontsize=8)
+            axes.annotate(
+                f" {record['seconds']:.2f} s", (record["seconds"], place), va="center", fontsize=8
+            )
         axes.invert_yaxis()
         axes.set(xscale="log", xlabel="seconds on an H200", title=title, xlim=(0.05, 60))
         axes.tick_params(labelsize=8)
@@ -96,7 +112,13 @@ def stage3() -> None:
 def online_drift() -> None:
     """Accuracy while the queries slide along the table, a panel a table; the mean of five steps at a time."""
     blue, orange, pink = "#0072B2", "#E69F00", "#CC79A7"
-    ways = {"drift": blue, "never": orange, "drift alone": blue, "never alone": orange, "micp": pink}
+    ways = {
+        "drift": blue,
+        "never": orange,
+        "drift alone": blue,
+        "never alone": orange,
+        "micp": pink,
+    }
     names = {way: f"refresh={way!r}" for way in ("drift", "never")} | {"micp": "MICP"}
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
     for record in read("online_drift.json")["records"]:
@@ -115,7 +137,13 @@ def online_drift() -> None:
             accuracy = np.array([np.mean(found[way][tau]) for tau in taus])
             alone = way.endswith(" alone")
             name = names.get(way, f"{way.removesuffix(' alone')}, for the queries alone")
-            axes.plot(smooth(taus), smooth(accuracy), color=colour, linestyle=":" if alone else "-", label=name)
+            axes.plot(
+                smooth(taus),
+                smooth(accuracy),
+                color=colour,
+                linestyle=":" if alone else "-",
+                label=name,
+            )
         axes.set_title(table, fontsize=9)
         axes.grid(alpha=0.3)
         axes.tick_params(labelsize=8)
@@ -128,7 +156,11 @@ def online_drift() -> None:
 
 
 def smooth(values: np.ndarray, width: int = 5) -> np.ndarray:
-    return np.convolve(values, np.full(width, 1 / width), mode="valid") if len(values) >= width else values
+    return (
+        np.convolve(values, np.full(width, 1 / width), mode="valid")
+        if len(values) >= width
+        else values
+    )
 
 
 if __name__ == "__main__":

@@ -83,7 +83,9 @@ def measure(shape: Shape, block: Block, profiled: bool) -> dict[str, Any]:
         row[name] = milliseconds(step)
     row["optimiser"] = milliseconds(steps.update.replay)
     seeds = iter(range(10_000))
-    row["prior"] = milliseconds(lambda: sample("classification", shape, Draw("cuda", next(seeds))), 30)
+    row["prior"] = milliseconds(
+        lambda: sample("classification", shape, Draw("cuda", next(seeds))), 30
+    )
     if profiled:
         profile(step)
     return row
@@ -93,7 +95,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--profile", action="store_true", help="print the kernels that take the time")
+    parser.add_argument(
+        "--profile", action="store_true", help="print the kernels that take the time"
+    )
     options = parser.parse_args()
     torch.backends.cuda.enable_cudnn_sdp(False)
     results: list[dict[str, Any]] = []
@@ -105,18 +109,28 @@ def main() -> None:
         training = Training(Path(folder), "classification", device="cuda")
         for family in training.shapes:
             print([(s.tables, s.rows, s.features) for s in family])
-        for name, minutes in (("with recording", options.seconds / 60), ("after", options.seconds / 60)):
+        for name, minutes in (
+            ("with recording", options.seconds / 60),
+            ("after", options.seconds / 60),
+        ):
             before = training.progress.step
             started = time.perf_counter()
             training.run(minutes)
             took = time.perf_counter() - started
-            row = {"loop": name, "ms_per_step": round(1e3 * took / (training.progress.step - before), 2)}
+            row = {
+                "loop": name,
+                "ms_per_step": round(1e3 * took / (training.progress.step - before), 2),
+            }
             row |= training.progress.log[-1]
             results.append(row)
             print(row, torch.cuda.max_memory_allocated() >> 20, "MiB", flush=True)
     if options.out:
         with atomic_write(options.out) as file:
-            file.write(json.dumps({"device": torch.cuda.get_device_name(), "results": results}, indent=1).encode())
+            file.write(
+                json.dumps(
+                    {"device": torch.cuda.get_device_name(), "results": results}, indent=1
+                ).encode()
+            )
 
 
 def profile(step: Callable[[], Any]) -> None:
@@ -127,7 +141,9 @@ def profile(step: Callable[[], Any]) -> None:
         for _ in range(3):
             step()
         torch.cuda.synchronize()
-    print(seen.key_averages().table(sort_by="cuda_time_total", row_limit=18, max_name_column_width=70))
+    print(
+        seen.key_averages().table(sort_by="cuda_time_total", row_limit=18, max_name_column_width=70)
+    )
 
 
 if __name__ == "__main__":

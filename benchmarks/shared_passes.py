@@ -60,13 +60,21 @@ def draw_tasks(options: argparse.Namespace) -> list[ContextTask]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--members", type=int, default=1)
     for name, value in {"embedding": 96, "layers": 6, "heads": 4}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
-    for name, value in {"contexts": 16, "rows": 300, "queries": 50, "features": 10, "repeats": 3}.items():
+    for name, value in {
+        "contexts": 16,
+        "rows": 300,
+        "queries": 50,
+        "features": 10,
+        "repeats": 3,
+    }.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     options = parser.parse_args()
     tasks = draw_tasks(options)
@@ -74,17 +82,27 @@ def main() -> None:
     fastest: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = read_checkpoint(write_network(Path(folder) / "network.ckpt", options))
-        backends = [kind(kind.__name__.lower(), checkpoint, None, settings) for kind in (Alone, Shared)]
-        answers = {one.name: list(one.predict_contexts(tasks, Output("proba"))) for one in backends}  # and a warm-up
+        backends = [
+            kind(kind.__name__.lower(), checkpoint, None, settings) for kind in (Alone, Shared)
+        ]
+        answers = {
+            one.name: list(one.predict_contexts(tasks, Output("proba"))) for one in backends
+        }  # and a warm-up
         for _ in range(options.repeats):
             for one in backends:
                 started = time.perf_counter()
                 list(one.predict_contexts(tasks, Output("proba")))
-                fastest[one.name] = min(time.perf_counter() - started, fastest.get(one.name, np.inf))
+                fastest[one.name] = min(
+                    time.perf_counter() - started, fastest.get(one.name, np.inf)
+                )
     apart = np.abs(np.stack(answers["alone"]) - np.stack(answers["shared"])).max()
     for name, seconds in fastest.items():
-        print(f"{name}: {seconds:.2f} s for {len(tasks)} contexts, {1000 * seconds / len(tasks):.1f} ms each")
-    print(f"{fastest['alone'] / fastest['shared']:.2f} times as fast together; probabilities differ by {apart:.1e}")
+        print(
+            f"{name}: {seconds:.2f} s for {len(tasks)} contexts, {1000 * seconds / len(tasks):.1f} ms each"
+        )
+    print(
+        f"{fastest['alone'] / fastest['shared']:.2f} times as fast together; probabilities differ by {apart:.1e}"
+    )
 
 
 if __name__ == "__main__":

@@ -28,16 +28,16 @@ import numpy as np
 import torch
 from sklearn.datasets import make_blobs
 
-from crumb.candidates import herd_candidates
-from crumb.certified import herd_certified
-from crumb.clustering import cluster
-from crumb.cost import Load
 from crumb.files import atomic_write
-from crumb.herding import herd
-from crumb.kernel import RandomFourierFeatures, Rbf, median_bandwidth
-from crumb.objective import ExactObjective, RffObjective
+from crumb.herding.candidates import herd_candidates
+from crumb.herding.clusters import Clusters
+from crumb.herding.cost import Load
+from crumb.herding.greedy import herd
+from crumb.herding.kernel import RandomFourierFeatures, Rbf, median_bandwidth
+from crumb.herding.objective import ExactObjective, RffObjective
+from crumb.herding.search import resolve_search
 from crumb.parallel import block_threads
-from crumb.settings import resolve_kernel
+from crumb.selection.clustering import cluster
 
 Contexts = list[np.ndarray]
 
@@ -52,21 +52,34 @@ class Task:
 
     @classmethod
     def of(cls, options: argparse.Namespace, rows: int) -> Task:
-        X, _ = make_blobs(rows + options.queries, options.columns, centers=options.clusters, random_state=options.seed)
+        X, _ = make_blobs(
+            rows + options.queries,
+            options.columns,
+            centers=options.clusters,
+            random_state=options.seed,
+        )
         X = (X - X.mean(0)) / X.std(0)
         pool, queries = X[options.queries :], X[: options.queries]
         labels, _ = cluster(queries, options.clusters, options.seed)
-        return cls(pool, queries, labels, median_bandwidth(pool, np.random.default_rng(0)), options.budget)
+        return cls(
+            pool, queries, labels, median_bandwidth(pool, np.random.default_rng(0)), options.budget
+        )
 
     @property
     def clusters(self) -> int:
         return int(self.labels.max()) + 1
 
     def tensors(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        return torch.from_numpy(self.pool), torch.from_numpy(self.queries), torch.from_numpy(self.labels)
+        return (
+            torch.from_numpy(self.pool),
+            torch.from_numpy(self.queries),
+            torch.from_numpy(self.labels),
+        )
 
     def features(self, dim: int) -> RandomFourierFeatures:
-        return RandomFourierFeatures.draw(self.pool.shape[1], dim, self.sigma, np.random.default_rng(0))
+        return RandomFourierFeatures.draw(
+            self.pool.shape[1], dim, self.sigma, np.random.default_rng(0)
+        )
 
 
 def textbook(task: Task) -> Contexts:
@@ -119,7 +132,10 @@ def coreax(task: Task) -> Callable[[], Contexts]:
     from coreax.solvers.coresubset import HerdingState
 
     kernel = SquaredExponentialKernel(length_scale=task.sigma)
-    solver, data = KernelHerding(coreset_size=task.n, kernel=kernel), Data(jnp.asarray(task.pool, dtype=jnp.float32))
+    solver, data = (
+        KernelHerding(coreset_size=task.n, kernel=kernel),
+        Data(jnp.asarray(task.pool, dtype=jnp.float32)),
+    )
 
     @equinox.filter_jit
     def herd_one(mean: Any) -> Any:
@@ -127,7 +143,9 @@ def coreax(task: Task) -> Callable[[], Contexts]:
 
     def mean_embedding(members: np.ndarray) -> Any:
         squared = (task.pool**2).sum(1)[:, None] + (members**2).sum(1) - 2 * task.pool @ members.T
-        return jnp.asarray(np.exp(-np.maximum(squared, 0) / (2 * task.sigma**2)).mean(1), dtype=jnp.float32)
+        return jnp.asarray(
+            np.exp(-np.maximum(squared, 0) / (2 * task.sigma**2)).mean(1), dtype=jnp.float32
+        )
 
     means = [mean_embedding(task.queries[task.labels == k]) for k in range(task.clusters)]
     np.asarray(herd_one(means[0]))  # compiled; what is timed is the herding alone
@@ -140,23 +158,23 @@ def coreax(task: Task) -> Callable[[], Contexts]:
 
 def ways(task: Task) -> dict[str, Callable[[Any], Contexts]]:
     P, Q, L = task.tensors()
-    exact, n, K = Rbf(task.sigma), task.n, task.clusters
-    auto = resolve_kernel("auto", 256, "auto", task.sigma, Load(len(P), len(Q), K, n))
+    exact, n, clusters = Rbf(task.sigma), task.n, Clusters(Q, L)
+    auto = resolve_search("auto", 256, "auto", task.sigma, Load(len(P), len(Q), len(clusters), n))
     assert auto.name == "candidates"
 
     def rff(dim: int, batch: int) -> Callable[[Any], Contexts]:
         features = task.features(dim).like(P)
         return lambda blocks: [
-            h.indices for h in herd(RffObjective(features, P, Q, L, K, blocks), n, batch, map_blocks=blocks)
+            h.indices for h in herd(RffObjective(features, P, clusters, blocks), n, batch)
         ]
 
     return {
         "auto": lambda blocks: [
-            h.indices for h in herd_candidates(exact, P, Q, L, n, auto.most_candidates, 0, blocks)[0]
+            h.indices
+            for h in herd_candidates(exact, P, clusters, n, auto.most_candidates, 0, blocks)[0]
         ],
-        "certified": lambda blocks: [h.indices for h in herd_certified(exact, P, Q, L, n, blocks)[0]],
         "exact": lambda blocks: [
-            h.indices for h in herd(ExactObjective(exact, P, Q, L, K, blocks), n, map_blocks=blocks)
+            h.indices for h in herd(ExactObjective(exact, P, clusters, blocks), n)
         ],
         "rff 64, batch 50": rff(64, 50),
         "rff 256, batch 10": rff(256, 10),
@@ -178,19 +196,26 @@ def measure(task: Task, skip: list[str], repeats: int) -> list[dict[str, Any]]:
         if name in skip:
             continue
         seconds = []
-        for _ in range(1 if name in ("textbook", "exact", "certified", "coreax") else repeats):
+        for _ in range(1 if name in ("textbook", "exact", "coreax") else repeats):
             with block_threads(None) as blocks:
                 started = time.perf_counter()
                 contexts = way(blocks)
                 seconds.append(time.perf_counter() - started)
         mmd2 = float(np.mean([exact.mmd2(Q[k == L], P[rows]) for k, rows in enumerate(contexts)]))
         records.append(
-            {"way": name, "seconds": round(float(np.median(seconds)), 3), "mmd2": mmd2, "contexts": contexts}
+            {
+                "way": name,
+                "seconds": round(float(np.median(seconds)), 3),
+                "mmd2": mmd2,
+                "contexts": contexts,
+            }
         )
         print(f"{name}: {records[-1]['seconds']:.2f} s, mean MMD² {mmd2:.3g}", flush=True)
     by_name = {record["way"]: record for record in records}
     for record in records:
-        reference = "textbook rff 64, batch 50" if record["way"] == "rff 64, batch 50" else "textbook"
+        reference = (
+            "textbook rff 64, batch 50" if record["way"] == "rff 64, batch 50" else "textbook"
+        )
         pairs = zip(record["contexts"], by_name[reference]["contexts"], strict=True)
         record["same_choices"] = float(np.mean([np.array_equal(a, b) for a, b in pairs]))
         record["against"] = reference
@@ -215,13 +240,16 @@ def grow(options: argparse.Namespace) -> list[dict[str, Any]]:
 def _grown(options: argparse.Namespace, rows: int) -> dict[str, Any]:
     task = Task.of(options, rows)
     P, Q, L = task.tensors()
-    most = resolve_kernel("auto", 256, "auto", task.sigma, Load(rows, len(Q), task.clusters, task.n)).most_candidates
+    clusters = Clusters(Q, L)
+    most = resolve_search(
+        "auto", 256, "auto", task.sigma, Load(rows, len(Q), task.clusters, task.n)
+    ).most_candidates
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = []
     for _ in range(3):
         with block_threads(None) as blocks:
             started = time.perf_counter()
-            _, doubling = herd_candidates(Rbf(task.sigma), P, Q, L, task.n, most, 0, blocks)
+            _, doubling = herd_candidates(Rbf(task.sigma), P, clusters, task.n, most, 0, blocks)
             seconds.append(time.perf_counter() - started)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {
@@ -246,9 +274,15 @@ def main() -> None:
     parser.add_argument("--grow", nargs="*", type=int, help="numbers of rows")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    records = grow(options) if options.grow else measure(Task.of(options, options.rows), options.skip, options.repeats)
+    records = (
+        grow(options)
+        if options.grow
+        else measure(Task.of(options, options.rows), options.skip, options.repeats)
+    )
     if options.out:
-        settings = {key: value for key, value in vars(options).items() if key not in ("out", "skip", "grow")}
+        settings = {
+            key: value for key, value in vars(options).items() if key not in ("out", "skip", "grow")
+        }
         with atomic_write(options.out) as file:
             file.write(json.dumps({"settings": settings, "records": records}, indent=1).encode())
 

@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from crumb.clustering import cluster
 from crumb.files import atomic_write
-from crumb.gpu_herding import herd_on_gpu
-from crumb.herding import Herded, herd
-from crumb.kernel import Rbf, median_bandwidth
-from crumb.objective import ExactObjective, cross_terms
+from crumb.herding.clusters import Clusters, cross_terms
+from crumb.herding.gpu import GpuObjective
+from crumb.herding.greedy import Herded, herd
+from crumb.herding.kernel import Rbf, median_bandwidth
+from crumb.herding.objective import ExactObjective
+from crumb.selection.clustering import cluster
 
 
 def timed(work: Callable[[], object]) -> tuple[float, object]:
@@ -48,18 +49,21 @@ def main() -> None:
     )
     X = ((X - X.mean(0)) / X.std(0)).astype(np.float32)
     queries, pool = X[: options.queries], X[options.queries :]
-    labels, centroids = cluster(queries, options.clusters, 0)
+    labels, _ = cluster(queries, options.clusters, 0)
     kernel = Rbf(median_bandwidth(pool, np.random.default_rng(0)))
     P, Q, L = (torch.from_numpy(part).cuda() for part in (pool, queries, labels))
+    clusters = Clusters(Q, L)
 
     def fused() -> list[Herded]:
-        return herd_on_gpu(kernel, P, Q, L, options.budget)
+        return herd(GpuObjective(kernel, P, clusters), options.budget)
 
     def eager() -> list[Herded]:
-        return herd(ExactObjective(kernel, P, Q, L, len(centroids)), options.budget)
+        return herd(ExactObjective(kernel, P, clusters), options.budget)
 
     record: dict[str, object] = {"device": torch.cuda.get_device_name()}
-    record["cross_terms"] = min(timed(lambda: cross_terms(kernel, P, Q, L, len(centroids)))[0] for _ in range(3))
+    record["cross_terms"] = min(
+        timed(lambda: cross_terms(kernel, P, clusters))[0] for _ in range(3)
+    )
     record["triton_first_call"] = timed(fused)[0]
     torch.cuda.reset_peak_memory_stats()
     seconds, found = min((timed(fused) for _ in range(3)), key=lambda pair: pair[0])
@@ -70,10 +74,20 @@ def main() -> None:
     assert isinstance(found, list)
     assert isinstance(expected, list)
     record["mmd2_triton"], record["mmd2_torch"] = (
-        float(np.mean([kernel.mmd2(Q[k == L].double(), P[c.indices].double()) for k, c in enumerate(contexts)]))
+        float(
+            np.mean(
+                [
+                    kernel.mmd2(Q[k == L].double(), P[c.indices].double())
+                    for k, c in enumerate(contexts)
+                ]
+            )
+        )
         for contexts in (found, expected)
     )
-    same = [int(np.argmin(np.append(a.indices == b.indices, False))) for a, b in zip(found, expected, strict=True)]
+    same = [
+        int(np.argmin(np.append(a.indices == b.indices, False)))
+        for a, b in zip(found, expected, strict=True)
+    ]
     record["choices_before_the_first_difference"] = same
     print(json.dumps(record, indent=1))
     if options.out:

@@ -19,7 +19,7 @@ import pandas as pd
 
 from crumb import Plan, select_contexts
 from crumb.files import atomic_write
-from crumb.kernel import Rbf
+from crumb.herding.kernel import Rbf
 
 TABLES = (
     "electricity,diamonds,adult,airline_passenger_satisfaction,GiveMeSomeCredit,poker_hand_100k,"
@@ -39,7 +39,9 @@ def mean_mmd2(plan: Plan) -> float:
 
     kernel = Rbf(plan.settings["bandwidth"])
     pool, queries = torch.from_numpy(plan._pool).double(), torch.from_numpy(plan._queries).double()
-    values = [kernel.mmd2(pool[rows], queries[plan.labels == k]) for k, rows in enumerate(plan.contexts)]
+    values = [
+        kernel.mmd2(pool[rows], queries[plan.labels == k]) for k, rows in enumerate(plan.contexts)
+    ]
     return float(np.average(values, weights=np.bincount(plan.labels)))
 
 
@@ -48,11 +50,18 @@ def measure(name: str, frame: pd.DataFrame) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = []
     for way, options in WAYS.items():
         started = time.perf_counter()
-        plan = select_contexts(frame[1_000:], frame[:1_000], context_size=500, device="cpu", **options)
+        plan = select_contexts(
+            frame[1_000:], frame[:1_000], context_size=500, device="cpu", **options
+        )
         record = {"table": name, "rows": len(frame) - 1_000, "columns": frame.shape[1], "way": way}
-        record |= {"seconds": round(time.perf_counter() - started, 2), "kernel": plan.settings["kernel"]}
+        record |= {
+            "seconds": round(time.perf_counter() - started, 2),
+            "kernel": plan.settings["kernel"],
+        }
         record |= {"mmd2": mean_mmd2(plan), "candidates": plan.settings.get("candidates")}
-        record["mmd2_ratio"] = round(record["mmd2"] / (records[0] if records else record)["mmd2"], 3)
+        record["mmd2_ratio"] = round(
+            record["mmd2"] / (records[0] if records else record)["mmd2"], 3
+        )
         print(record, flush=True)
         records.append(record)
     return records
@@ -64,10 +73,14 @@ def main() -> None:
     parser.add_argument("--tables", default=TABLES)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    index = {entry["name"]: entry for entry in json.loads((options.data / "index.json").read_text())}
+    index = {
+        entry["name"]: entry for entry in json.loads((options.data / "index.json").read_text())
+    }
     records = []
     for name in options.tables.split(","):
-        frame = pd.read_parquet(options.data / index[name]["file"]).drop(columns=index[name]["target"])
+        frame = pd.read_parquet(options.data / index[name]["file"]).drop(
+            columns=index[name]["target"]
+        )
         records += measure(name, frame)
     if options.out:
         with atomic_write(options.out) as file:

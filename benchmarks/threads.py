@@ -14,26 +14,27 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from crumb.herding import herd
-from crumb.kernel import Rbf
-from crumb.objective import ExactObjective
+from crumb.herding.clusters import Clusters
+from crumb.herding.greedy import herd
+from crumb.herding.kernel import Rbf
+from crumb.herding.objective import ExactObjective
 from crumb.parallel import block_threads
 
 
-def own(pool: torch.Tensor, queries: torch.Tensor, labels: torch.Tensor, steps: int) -> None:
+def own(pool: torch.Tensor, clusters: Clusters, steps: int) -> None:
     with block_threads(None) as map_blocks:
-        herd(ExactObjective(Rbf(5.0), pool, queries, labels, 20, map_blocks), steps, map_blocks=map_blocks)
+        herd(ExactObjective(Rbf(5.0), pool, clusters, map_blocks), steps)
 
 
-def torchs(pool: torch.Tensor, queries: torch.Tensor, labels: torch.Tensor, steps: int) -> None:
-    herd(ExactObjective(Rbf(5.0), pool, queries, labels, 20), steps)
+def torchs(pool: torch.Tensor, clusters: Clusters, steps: int) -> None:
+    herd(ExactObjective(Rbf(5.0), pool, clusters), steps)
 
 
 def seconds(run: Callable[..., None], rows: int, steps: int) -> float:
     rng = np.random.default_rng(0)
     pool, queries = (torch.from_numpy(rng.normal(size=(size, 20))) for size in (rows, 400))
     started = time.perf_counter()
-    run(pool, queries, torch.arange(400) % 20, steps)
+    run(pool, Clusters(queries, torch.arange(400) % 20), steps)
     return time.perf_counter() - started
 
 

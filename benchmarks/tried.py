@@ -31,14 +31,14 @@ from crumb.bench.folder import sources
 from crumb.bench.metrics import scores
 from crumb.bench.protocol import Room, Run, share
 from crumb.bench.split import split
-from crumb.clustering import cluster
-from crumb.embedding import RowEmbedding
+from crumb.herding.kernel import median_bandwidth
 from crumb.infer import infer
-from crumb.kernel import median_bandwidth
 from crumb.pfn import Output
 from crumb.planning import make_plan
 from crumb.selection.base import Problem, Selection, Strategy
+from crumb.selection.clustering import cluster
 from crumb.selection.mmd import MMD
+from crumb.table.embedding import RowEmbedding
 
 CLUSTERS = 20
 Spaces = tuple[np.ndarray, np.ndarray]  # pool and queries
@@ -48,22 +48,29 @@ class Trial:
     """A fitted estimator, its queries, and what several ideas need."""
 
     def __init__(self, model: Any, queries: Any):
-        self.model, self.task = model, model._task
-        self.rows, self.asked = model._query(queries)
-        self.pool, self.y = model._points, model._pool.y
+        self.model, self.task = model, model.task
+        self.rows, self.asked = model.encode(queries)
+        self.pool, self.y = model.pool_.points, model.pool_.y
 
     @cached_property
     def forest(self) -> Any:
         """A quick supervised model."""
         kind = ExtraTreesClassifier if self.task == "classification" else ExtraTreesRegressor
         least = max(1, min(10, len(self.pool) // 200))
-        forest = kind(100, min_samples_leaf=least, max_features=0.5, bootstrap=True, oob_score=True, random_state=0)
+        forest = kind(
+            100,
+            min_samples_leaf=least,
+            max_features=0.5,
+            bootstrap=True,
+            oob_score=True,
+            random_state=0,
+        )
         return forest.fit(self.pool, self.y)
 
     @cached_property
     def embedded(self) -> Spaces:
-        embed = RowEmbedding(self.model._backend, self.model._pool, 0)
-        return embed(self.model._pool.rows), embed(self.rows)
+        embed = RowEmbedding(self.model.backend_, self.model.pool_, 0)
+        return embed(self.model.pool_.rows), embed(self.rows)
 
 
 def plain(trial: Trial) -> Spaces:
@@ -85,7 +92,9 @@ def prediction(trial: Trial, weight: float) -> Spaces:
         never = own.sum(axis=1) == 0  # seen by all trees
         own[never] = forest.predict_proba(trial.pool)[never]
         return _beside(trial, own, forest.predict_proba(trial.asked), weight)
-    return _beside(trial, forest.oob_prediction_[:, None], forest.predict(trial.asked)[:, None], weight)
+    return _beside(
+        trial, forest.oob_prediction_[:, None], forest.predict(trial.asked)[:, None], weight
+    )
 
 
 def embedding(trial: Trial, weight: float | None) -> Spaces:
@@ -95,12 +104,15 @@ def embedding(trial: Trial, weight: float | None) -> Spaces:
 
 def quantiles(trial: Trial) -> Spaces:
     """Columns by the rank of their values; indicators stay what they are."""
-    numbers = len(trial.model._encoder.columns_) - len(trial.model._encoder.categorical_indices)
+    numbers = len(trial.model.pool_.encoder.columns_) - len(trial.model.pool_.encoder.categorical_indices)
     if not numbers:
         return plain(trial)
     pool, asked = trial.pool.copy(), trial.asked.copy()
     ranks = QuantileTransformer(n_quantiles=min(1_000, len(pool)), random_state=0)
-    pool[:, :numbers], asked[:, :numbers] = ranks.fit_transform(pool[:, :numbers]), ranks.transform(asked[:, :numbers])
+    pool[:, :numbers], asked[:, :numbers] = (
+        ranks.fit_transform(pool[:, :numbers]),
+        ranks.transform(asked[:, :numbers]),
+    )
     spread = pool[:, :numbers].std(axis=0)
     spread[spread == 0] = 1.0
     pool[:, :numbers] /= spread
@@ -122,7 +134,11 @@ class Union(Strategy):
         labels, centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
         contexts = []
         for k in range(len(centroids)):
-            nearest = cdist(problem.queries[labels == k], problem.pool).argsort(axis=1)[:, : problem.n].T.ravel()
+            nearest = (
+                cdist(problem.queries[labels == k], problem.pool)
+                .argsort(axis=1)[:, : problem.n]
+                .T.ravel()
+            )
             first = np.sort(np.unique(nearest, return_index=True)[1])
             contexts.append(nearest[first][: problem.n])
         return Selection(labels, centroids, contexts, ["budget"] * len(contexts))
@@ -179,7 +195,9 @@ def run_table(job: tuple[str, int], options: argparse.Namespace) -> list[dict[st
     run = Run("main", name, source.task, "embedded", "", seed, N=N, T=room.T, n=n, K=CLUSTERS)
     rows = split(run, data)
     kind = CrumbClassifier if source.task == "classification" else CrumbRegressor
-    model = kind(device=options.device, cache_size=0, kernel="exact", min_per_class=0, random_state=seed)
+    model = kind(
+        device=options.device, cache_size=0, kernel="exact", min_per_class=0, random_state=seed
+    )
     trial = Trial(model.fit(data.X.iloc[rows.pool], data.y[rows.pool]), data.X.iloc[rows.queries])
     found = []
     for method in options.methods:
@@ -188,7 +206,13 @@ def run_table(job: tuple[str, int], options: argparse.Namespace) -> list[dict[st
             every = np.zeros((len(answers), data.n_classes or 0))
             every[:, model.classes_] = answers
             answers = every
-        about = {"protocol": "main", "dataset": name, "task": source.task, "model": "embedded", "method": method}
+        about = {
+            "protocol": "main",
+            "dataset": name,
+            "task": source.task,
+            "model": "embedded",
+            "method": method,
+        }
         sizes = {"seed": seed, "N": N, "T": run.T, "n": n, "K": CLUSTERS, "status": "ok"}
         found.append({**about, **sizes, **scores(source.task, data.y[rows.queries], answers)})
     return found
@@ -198,7 +222,7 @@ def _answers(trial: Trial, method: str, n: int, seed: int) -> np.ndarray:
     space, strategy, more_clusters, more_rows = METHODS[method]
     pool, asked = (np.ascontiguousarray(points) for points in space(trial))
     settings = replace(
-        trial.model._settings,
+        trial.model.options_,
         strategy=strategy,
         n_clusters=round(CLUSTERS * more_clusters),
         n=max(10, round(n * more_rows)),
@@ -206,11 +230,15 @@ def _answers(trial: Trial, method: str, n: int, seed: int) -> np.ndarray:
     )
     plan = make_plan(pool, asked, settings, "", evidence=False)
     output = Output("proba" if trial.task == "classification" else "mean")
-    return infer(trial.model._backend, trial.model._pool, plan.contexts, plan.labels, trial.rows, output)
+    return infer(
+        trial.model.backend_, trial.model.pool_, plan.contexts, plan.labels, trial.rows, output
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--max-rows", type=int, default=5_000)
@@ -220,9 +248,16 @@ def main() -> None:
     parser.add_argument("--datasets", type=lambda text: text.split(","))
     parser.add_argument("--methods", type=lambda text: text.split(";"), default=list(METHODS))
     options = parser.parse_args()
-    names = [table.name for table in sources(options.folder) if not options.datasets or table.name in options.datasets]
+    names = [
+        table.name
+        for table in sources(options.folder)
+        if not options.datasets or table.name in options.datasets
+    ]
     jobs = [(name, seed) for seed in range(options.seeds) for name in names]
-    with multiprocessing.get_context("spawn").Pool(options.jobs) as pool, options.out.open("w") as file:
+    with (
+        multiprocessing.get_context("spawn").Pool(options.jobs) as pool,
+        options.out.open("w") as file,
+    ):
         for rows in pool.imap_unordered(partial(run_table, options=options), jobs):
             file.writelines(json.dumps(row) + "\n" for row in rows)
             file.flush()

@@ -55,7 +55,9 @@ class PeakMemory:
 
 
 def table(options: argparse.Namespace) -> tuple[np.ndarray, np.ndarray]:
-    X, group = make_blobs(options.rows + options.queries, options.columns, centers=20, random_state=0, cluster_std=3.0)
+    X, group = make_blobs(
+        options.rows + options.queries, options.columns, centers=20, random_state=0, cluster_std=3.0
+    )
     noise = np.random.default_rng(0).normal(size=len(X)) * X[:, 0].std()
     return X, ((X[:, 0] + noise > np.median(X[:, 0])) ^ (group % 2 == 0)).astype(int)
 
@@ -74,7 +76,9 @@ def run(options: argparse.Namespace, way: str) -> dict[str, Any]:
     pool, queries = X[options.queries :], X[: options.queries]
     cuda = options.device == "cuda"
     with tempfile.TemporaryDirectory() as folder:
-        settings: dict[str, Any] = {"strategy": "full"} if way == "full" else {"context_size": options.budget}
+        settings: dict[str, Any] = (
+            {"strategy": "full"} if way == "full" else {"context_size": options.budget}
+        )
         started = time.perf_counter()
         model = CrumbClassifier(model=network(options, folder), device=options.device, **settings)
         model.fit(pool, y[options.queries :])
@@ -120,7 +124,9 @@ def main() -> None:
                 records.append(pool.apply(run, (options, way)))
             print(records[-1], flush=True)
     if options.out:
-        settings = {key: value for key, value in vars(options).items() if key not in ("out", "skip")}
+        settings = {
+            key: value for key, value in vars(options).items() if key not in ("out", "skip")
+        }
         with atomic_write(options.out) as file:
             file.write(json.dumps({"settings": settings, "records": records}, indent=1).encode())
 

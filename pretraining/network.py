@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from tabicl._model.tabicl import TabICL
 
 from crumb.pfn import architecture
+from crumb.pfn.tabicl_package import TabICL
 
 # tabicl divides logits by this before the softmax; trained with it, probabilities come out
 # calibrated.

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 
 import torch
 import torch.nn.functional as F
-from tabicl._model.tabicl import TabICL
 from torch import Tensor
 
 from crumb.pfn.forward import Block, attention_block, forward
+from crumb.pfn.tabicl_package import TabICL
 from pretraining.network import TEMPERATURE
 from pretraining.optimiser import Optimiser
 from pretraining.prior import Batch, Shape

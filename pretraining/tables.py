@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from tabicl._sklearn.preprocessing import PreprocessingPipeline, TransformToNumerical
+
+from crumb.pfn.tabicl_package import PreprocessingPipeline, TransformToNumerical
 
 DEVELOPMENT = ("adult", "segment", "churn", "houses", "cpu_act")
 SEEDS = 3

@@ -50,4 +50,4 @@ VARIANTS = {
     "half": Variant(batch=0.5),
     "double": Variant(batch=2.0),
 }
-CHOSEN = "base"
+CHOSEN = "ranks-fourier"

@@ -42,7 +42,17 @@ ENVIRONMENT = {
     "when": "2025-11-15T12:00:00",
 }
 FIELDS = ("N", "T", "n", "K", "p", "tau", "D", "B", "kernel", "drawn")
-OUTCOME = ("accuracy", "auc", "log_loss", "rmse", "r2", "plan_seconds", "pass_seconds", "seconds", "context_mean")
+OUTCOME = (
+    "accuracy",
+    "auc",
+    "log_loss",
+    "rmse",
+    "r2",
+    "plan_seconds",
+    "pass_seconds",
+    "seconds",
+    "context_mean",
+)
 
 
 class Maker:
@@ -54,22 +64,44 @@ class Maker:
         self.sets = [(f"classes_{i:02d}", "classification") for i in range(classification)]
         self.sets += [(f"numbers_{i:02d}", "regression") for i in range(regression)]
         self.level = {name: self.rng.uniform(0.6, 0.93) for name, _ in self.sets}
-        self.spread = {name: self.rng.uniform(-0.01, 0.06) for name, _ in self.sets}  # below 0: matching does harm
+        self.spread = {
+            name: self.rng.uniform(-0.01, 0.06) for name, _ in self.sets
+        }  # below 0: matching does harm
         self.size = {name: int(10 ** self.rng.uniform(2.8, 4.4)) for name, _ in self.sets}
 
-    def row(self, protocol: str, dataset: str, task: str, model: str, method: str, seed: int, **fields: Any) -> Row:
+    def row(
+        self,
+        protocol: str,
+        dataset: str,
+        task: str,
+        model: str,
+        method: str,
+        seed: int,
+        **fields: Any,
+    ) -> Row:
         strength = fields.pop("strength", STRENGTH.get(method, 0.6))
         score = self.level[dataset] + self.spread[dataset] * strength + self.rng.normal(0, 0.008)
         score = round(float(np.clip(score, 0.05, 0.995)) * 200) / 200
         pool, queries = fields.setdefault("N", self.size[dataset]), fields.setdefault("T", 200)
         budget = pool if method == "full" else fields.setdefault("n", max(1, pool // 10))
-        selection = {"full": 0.001, "uniform": 0.002, "knn": 4e-6 * pool * queries / 50}.get(method, 2e-5 * pool + 0.02)
+        selection = {"full": 0.001, "uniform": 0.002, "knn": 4e-6 * pool * queries / 50}.get(
+            method, 2e-5 * pool + 0.02
+        )
         selection = fields.pop("selection", selection)
-        passes = {"full": 1, "uniform": 1, "case A": 1, "case C": 1, "knn": queries}.get(method, fields.get("K") or 20)
+        passes = {"full": 1, "uniform": 1, "case A": 1, "case C": 1, "knn": queries}.get(
+            method, fields.get("K") or 20
+        )
         network = passes * (0.02 + 1e-5 * budget + 4e-10 * budget**2)
         numbers = task == "regression"
         return {
-            **{"protocol": protocol, "dataset": dataset, "task": task, "model": model, "method": method, "seed": seed},
+            **{
+                "protocol": protocol,
+                "dataset": dataset,
+                "task": task,
+                "model": model,
+                "method": method,
+                "seed": seed,
+            },
             **dict.fromkeys(FIELDS),
             **fields,
             **{"status": "ok", "message": None},
@@ -87,7 +119,9 @@ class Maker:
             **ENVIRONMENT,
         }
 
-    def each(self, task: str | None = None, count: int | None = None) -> Iterator[tuple[str, str, int]]:
+    def each(
+        self, task: str | None = None, count: int | None = None
+    ) -> Iterator[tuple[str, str, int]]:
         sets = [one for one in self.sets if task in (None, one[1])][:count]
         return ((name, kind, seed) for name, kind in sets for seed in range(self.seeds))
 
@@ -104,12 +138,16 @@ class Maker:
         }
         rows[1].update(failed)
         rows.append({**rows[0], "dataset": "broken", "N": None, "seed": 0, **failed})
-        rows[-1].update(status="error", message="broken.parquet is no <Parquet> file | or a truncated one")
+        rows[-1].update(
+            status="error", message="broken.parquet is no <Parquet> file | or a truncated one"
+        )
         return rows
 
     def consistency(self) -> list[Row]:
         return [
-            self.row("consistency", *one[:2], model, method, one[2], N=pool, n=round(p * pool), p=p, K=20)
+            self.row(
+                "consistency", *one[:2], model, method, one[2], N=pool, n=round(p * pool), p=p, K=20
+            )
             for one in self.each("classification")
             for model in ("embedded", "tabicl-v2")
             for pool in (500, 1000, 2000)
@@ -136,23 +174,42 @@ class Maker:
                     for method in FIVE:
                         fall = {"micp": 5.0, "uniform": 2.5}.get(method, 2.0)
                         strength = STRENGTH[method] - fall * tau
-                        fields = {"N": 800, "n": 80, "K": 20, "tau": float(tau), "strength": strength}
-                        rows.append(self.row("drift", name, kind, "embedded", method, seed, **fields))
+                        fields = {
+                            "N": 800,
+                            "n": 80,
+                            "K": 20,
+                            "tau": float(tau),
+                            "strength": strength,
+                        }
+                        rows.append(
+                            self.row("drift", name, kind, "embedded", method, seed, **fields)
+                        )
         return rows
 
     def clusters(self) -> list[Row]:
-        settings = [(K, 0.1) for K in (1, 5, 10, 20, 30)] + [(20, p) for p in (0.02, 0.05, 0.2, 0.5)]
+        settings = [(K, 0.1) for K in (1, 5, 10, 20, 30)] + [
+            (20, p) for p in (0.02, 0.05, 0.2, 0.5)
+        ]
         rows = []
         for name, kind, seed in self.each():
             for K, p in settings:
                 pool = self.size[name]
                 strength = 0.2 + 0.3 * np.log10(K) + 0.8 * p
-                fields = {"n": round(p * pool), "p": p, "K": K, "strength": strength, "selection": 0.01 * K + 0.3 * p}
+                fields = {
+                    "n": round(p * pool),
+                    "p": p,
+                    "K": K,
+                    "strength": strength,
+                    "selection": 0.01 * K + 0.3 * p,
+                }
                 rows.append(self.row("clusters", name, kind, "embedded", "crumb", seed, **fields))
         return rows
 
     def retrieval(self) -> list[Row]:
-        kernels: tuple[Row, ...] = ({"kernel": "exact", "B": 1}, {"kernel": "rff", "D": 64, "B": 50})
+        kernels: tuple[Row, ...] = (
+            {"kernel": "exact", "B": 1},
+            {"kernel": "rff", "D": 64, "B": 50},
+        )
         return [
             self.row("retrieval", *one[:2], "embedded", method, one[2], n=500, K=20, **kernel)
             for one in self.each()
@@ -178,7 +235,15 @@ class Maker:
                     cost = (0.4 if D is None else 0.001 * D) / np.sqrt(B) + 0.01
                     fields = {"n": 500, "K": 20, "B": B, "D": D, "kernel": "rff" if D else "exact"}
                     row = self.row(
-                        "rff", name, kind, "embedded", method, seed, strength=strength, selection=cost, **fields
+                        "rff",
+                        name,
+                        kind,
+                        "embedded",
+                        method,
+                        seed,
+                        strength=strength,
+                        selection=cost,
+                        **fields,
                     )
                     rows.append({**row, **self.by_cluster(strength)})
             for method in ("centroid", "voronoi"):
@@ -190,7 +255,9 @@ class Maker:
         matched = 0.01 * (1.2 - strength) * self.rng.uniform(0.8, 1.2, clusters)
         return {
             "cluster_queries": [50] * clusters,
-            "cluster_score": [float(0.9 - 5 * value + self.rng.normal(0, 0.01)) for value in matched],
+            "cluster_score": [
+                float(0.9 - 5 * value + self.rng.normal(0, 0.01)) for value in matched
+            ],
             "cluster_mmd2": [float(value) for value in matched],
         }
 
@@ -209,7 +276,17 @@ class Maker:
         return [row for protocol in PROTOCOLS for row in getattr(self, protocol)()]
 
 
-PROTOCOLS = ("main", "consistency", "large", "drift", "clusters", "retrieval", "factorial", "rff", "complexity")
+PROTOCOLS = (
+    "main",
+    "consistency",
+    "large",
+    "drift",
+    "clusters",
+    "retrieval",
+    "factorial",
+    "rff",
+    "complexity",
+)
 
 
 def write_rows(path: Path, rows: list[Row]) -> Path:
@@ -217,13 +294,22 @@ def write_rows(path: Path, rows: list[Row]) -> Path:
     return path
 
 
-def rows(protocol: str, scores: dict[str, list[float]], metric: str = "accuracy", **fields) -> pd.DataFrame:
+def rows(
+    protocol: str, scores: dict[str, list[float]], metric: str = "accuracy", **fields
+) -> pd.DataFrame:
     """One row a method and data set; ``fields`` are the same for all."""
     task = "classification" if metric in ("accuracy", "auc", "log_loss") else "regression"
     return as_frame(
         [
             {
-                **{"protocol": protocol, "dataset": f"d{i}", "task": task, "model": "m", "method": method, "seed": 0},
+                **{
+                    "protocol": protocol,
+                    "dataset": f"d{i}",
+                    "task": task,
+                    "model": "m",
+                    "method": method,
+                    "seed": 0,
+                },
                 **{"status": "ok", "N": 100, "T": 10, metric: score},
                 **fields,
             }

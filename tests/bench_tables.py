@@ -20,7 +20,9 @@ def make_folder(folder: Path, rows: int = 120) -> Path:
     """Two good tables, one that is no Parquet file, one whose target has another name, one that is not there."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(0)
-    table = pd.DataFrame({"a": rng.normal(size=rows), "b": rng.normal(size=rows), "c": rng.choice(["x", "y"], rows)})
+    table = pd.DataFrame(
+        {"a": rng.normal(size=rows), "b": rng.normal(size=rows), "c": rng.choice(["x", "y"], rows)}
+    )
     table["kind"] = np.where(table["a"] + (table["c"] == "x") > 0, "good", "bad")
     table["price"] = 3 * table["b"] + table["a"]
     table.loc[0, "kind"] = None

@@ -19,7 +19,9 @@ def mmd2(context: np.ndarray, queries: np.ndarray, sigma: float) -> float:
     )
 
 
-def greedy(pool: np.ndarray, queries: np.ndarray, n: int, sigma: float, batch: int = 1) -> list[int]:
+def greedy(
+    pool: np.ndarray, queries: np.ndarray, n: int, sigma: float, batch: int = 1
+) -> list[int]:
     """Eq. (greedy score), one loop for each symbol."""
     cross = rbf(pool, queries, sigma).mean(axis=1)
     among = rbf(pool, pool, sigma)

@@ -85,7 +85,9 @@ def tabpfn_v2_5_regressor(path: Path) -> Path:
     """Its configuration says −1 where that of version 2 says that there are 0 classes."""
     from tabpfn.architectures import tabpfn_v2_5
 
-    config = tabpfn_v2_5.TabPFNV2p5Config(emsize=16, nlayers=2, nhead=2, num_thinking_rows=2, num_buckets=100)
+    config = tabpfn_v2_5.TabPFNV2p5Config(
+        emsize=16, nlayers=2, nhead=2, num_thinking_rows=2, num_buckets=100
+    )
     assert config.max_num_classes == -1
     weights = randomised(tabpfn_v2_5.get_architecture(config)).state_dict() | _bars()
     torch.save({"architecture_name": "base", "config": asdict(config), "state_dict": weights}, path)
@@ -102,7 +104,9 @@ def _bars() -> dict[str, torch.Tensor]:
 def _tabpfn(seed: int, **config: Any) -> dict[str, Any]:
     from tabpfn.architectures import tabpfn_v2
 
-    settings = tabpfn_v2.TabPFNV2Config(emsize=16, features_per_group=2, nhead=2, nlayers=2, seed=42, **config)
+    settings = tabpfn_v2.TabPFNV2Config(
+        emsize=16, features_per_group=2, nhead=2, nlayers=2, seed=42, **config
+    )
     network = randomised(tabpfn_v2.get_architecture(settings), seed)
     return {"state_dict": network.state_dict(), "config": asdict(settings)}
 

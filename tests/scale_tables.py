@@ -26,7 +26,8 @@ def mixed(rows: int, seed: int = 0) -> pd.DataFrame:
             "size": pd.Categorical(rng.choice(["s", "m", "l"], rows)),
             "many": [f"n{code}" for code in (rng.pareto(1.0, rows) * 20).astype(int)],
             "flag": rng.random(rows) < 0.3,
-            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, rows), unit="D"),
+            "day": pd.Timestamp("2020-01-01")
+            + pd.to_timedelta(rng.integers(0, 900, rows), unit="D"),
             "target": np.where(np.nan_to_num(x, posinf=1.0) + (colour == "red") > 0.3, "yes", "no"),
         }
     )
@@ -37,7 +38,9 @@ def numbers(rows: int, columns: int = 5, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     centres = np.random.default_rng(1).normal(scale=3.0, size=(8, columns))
     group = rng.integers(0, 8, rows)
-    frame = pd.DataFrame(centres[group] + rng.normal(size=(rows, columns)), columns=[f"x{j}" for j in range(columns)])
+    frame = pd.DataFrame(
+        centres[group] + rng.normal(size=(rows, columns)), columns=[f"x{j}" for j in range(columns)]
+    )
     return frame.assign(target=group % 3)
 
 
@@ -46,7 +49,11 @@ def write(folder: Path, frame: pd.DataFrame, files: int = 3, groups: int = 2) ->
     folder.mkdir(parents=True, exist_ok=True)
     for number, rows in enumerate(np.array_split(np.arange(len(frame)), files)):
         table = pa.Table.from_pandas(frame.iloc[rows], preserve_index=False)
-        pq.write_table(table, folder / f"part-{number:03d}.parquet", row_group_size=max(1, -(-len(rows) // groups)))
+        pq.write_table(
+            table,
+            folder / f"part-{number:03d}.parquet",
+            row_group_size=max(1, -(-len(rows) // groups)),
+        )
     return folder
 
 

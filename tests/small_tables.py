@@ -23,9 +23,13 @@ def frame(rows: int, seed: int) -> pd.DataFrame:
         {
             "number": np.where(rng.random(rows) < 0.2, np.nan, rng.normal(size=rows)),
             "text": pd.Series(rng.choice(["red", "green", "blue", "?"], rows)).replace("?", np.nan),
-            "category": pd.Categorical(rng.choice(["low", "high", None], rows), categories=["low", "high"]),
+            "category": pd.Categorical(
+                rng.choice(["low", "high", None], rows), categories=["low", "high"]
+            ),
             "whole": rng.integers(0, 50, rows),
-            "code": [str(code) for code in rng.integers(10, 22, rows)],  # text that looks like numbers
+            "code": [
+                str(code) for code in rng.integers(10, 22, rows)
+            ],  # text that looks like numbers
             "name": [f"n{code}" for code in rng.integers(0, 60, rows)],  # text with many values
         }
     )

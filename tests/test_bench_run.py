@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from bench_tables import TIMES
-from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score, root_mean_squared_error
+from sklearn.metrics import (
+    accuracy_score,
+    log_loss,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 
 from crumb import CrumbClassifier
 from crumb.bench.dataset import collection

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from sklearn.tree import DecisionTreeRegressor
 from crumb import CrumbClassifier, CrumbRegressor, load
 from crumb.budget import LADDER, Budget, PassCost, Rung, choose, highest, parse_budget, rungs, timed
 from crumb.errors import InvalidInput
+from crumb.options import Options
 from crumb.pfn import BackendSettings, resolve_backend
-from crumb.planning import plan_settings
 
 X, Y = make_classification(3_000, 8, n_informative=5, random_state=0)
 
@@ -39,7 +40,9 @@ def test_budgets_are_read(given, expected) -> None:
     assert parse_budget(given) == expected
 
 
-@pytest.mark.parametrize("wrong", ["", "s", "5", "-3s", "4 apples", "nans", "1e999s", "0s", True, 0, [3], "1.2.3s"])
+@pytest.mark.parametrize(
+    "wrong", ["", "s", "5", "-3s", "4 apples", "nans", "1e999s", "0s", True, 0, [3], "1.2.3s"]
+)
 def test_what_is_no_budget_is_refused(wrong) -> None:
     with pytest.raises(InvalidInput, match="budget must be like '30s'"):
         CrumbClassifier(budget=wrong).fit(X, Y)
@@ -63,14 +66,19 @@ def test_the_highest_rung_that_fits_is_taken(seconds: float, gigabytes: float) -
 
 
 def test_what_does_not_fit_at_all_is_said() -> None:
-    with pytest.warns(UserWarning, match=r"2 of 100 rows\) are expected to take 0.0 s and 0.01 GB, more than"):
+    with pytest.warns(
+        UserWarning, match=r"2 of 100 rows\) are expected to take 0.0 s and 0.01 GB, more than"
+    ):
         assert highest(ladder(), Budget(1e-9)).rows == LADDER[0]
 
 
 def test_what_the_user_has_fixed_stays() -> None:
     assert {rung.clusters for rung in ladder(clusters=7)} == {7}
     assert {rung.rows for rung in ladder(rows=321)} == {321}
-    assert [rung.rows for rung in ladder(pool=450)][-2:] == [400, 450]  # once: more contexts would be the same
+    assert [rung.rows for rung in ladder(pool=450)][-2:] == [
+        400,
+        450,
+    ]  # once: more contexts would be the same
     assert [rung.rows for rung in ladder(window=450)][-2:] == [450, 450]
     assert max(rung.clusters for rung in ladder(queries=9)) == 9
 
@@ -116,30 +124,39 @@ def settings(**more):
         "herd_batch": "auto", "bandwidth": 1.0, "early_stopping": False, "min_per_class": 1, "device": "cpu",
         "random_state": 0, "n_jobs": 2, "verbose": 0,
     }  # fmt: skip
-    return plan_settings(np.zeros((50_000, 3)), **{**chosen, **more})
+    pool = SimpleNamespace(size=50_000, some_points=np.zeros((50_000, 3)), facts={})
+    return Options.of(**{**chosen, **more}).resolve(pool)
 
 
 def test_herding_counts_too() -> None:
     """Stage 2 over many rows leaves less for the passes."""
     cost = PassCost(backend("embedded"), 10, each=0.0, per_work=1e-10)
-    few, many = (choose(Budget(5.0), settings(), cost, 1_000, (rows, 20), None) for rows in (5_000, 5_000_000))
-    assert few.n > many.n
+    few, many = (
+        choose(settings(budget=Budget(5.0)), cost, 1_000, (rows, 20), None)
+        for rows in (5_000, 5_000_000)
+    )
+    assert few.context_size > many.context_size
     assert many.affordable == int(0.3 * 5.0 / (10e-9 / 2))
-    without = choose(Budget(5.0), settings(strategy="centroid"), cost, 1_000, (5_000_000, 20), None)
-    assert without.n > many.n
+    without = choose(
+        settings(budget=Budget(5.0), strategy="centroid"), cost, 1_000, (5_000_000, 20), None
+    )
+    assert without.context_size > many.context_size
 
 
 def test_what_measuring_took_is_part_of_the_budget() -> None:
     cost = PassCost(backend("embedded"), 10, each=0.0, per_work=1e-10)
-    whole, rest = (choose(Budget(5.0), settings(), cost, 1_000, (5_000, 20), None, spent) for spent in (0.0, 4.0))
-    assert rest.n < whole.n
+    whole, rest = (
+        choose(settings(budget=Budget(5.0)), cost, 1_000, (5_000, 20), None, spent)
+        for spent in (0.0, 4.0)
+    )
+    assert rest.context_size < whole.context_size
     assert 4.0 < rest.facts["budget"]["expected_seconds"] <= 5.0
 
 
 def test_gigabytes_bound_the_rows() -> None:
     cost = PassCost(backend("embedded"), 100, each=0.0, per_work=0.0)
-    chosen = choose(Budget(None, 0.4), settings(), cost, 1_000, (50_000, 20), None)
-    assert chosen.n < LADDER[-1]
+    chosen = choose(settings(budget=Budget(None, 0.4)), cost, 1_000, (50_000, 20), None)
+    assert chosen.context_size < LADDER[-1]
     assert chosen.facts["budget"]["expected_gigabytes"] <= 0.4
     assert chosen.facts["budget"]["expected_seconds"] >= 0
 
@@ -147,20 +164,26 @@ def test_gigabytes_bound_the_rows() -> None:
 def test_every_query_is_a_pass_of_knn() -> None:
     cost = PassCost(backend("embedded"), 10, each=1.0, per_work=0.0)
     with pytest.warns(UserWarning, match="300 of 100 rows"):
-        chosen = choose(Budget(100.0), settings(strategy="knn"), cost, 300, (50_000, 20), None)
+        chosen = choose(
+            settings(budget=Budget(100.0), strategy="knn"), cost, 300, (50_000, 20), None
+        )
     assert chosen.facts["budget"]["expected_seconds"] == 300
     with pytest.warns(UserWarning, match="1000 of 100 rows"):
-        choose(Budget(100.0), settings(strategy="knn"), cost, 1_000, (50_000, 20), None)
+        choose(settings(budget=Budget(100.0), strategy="knn"), cost, 1_000, (50_000, 20), None)
 
 
 def test_predictions_within_a_budget() -> None:
-    model = CrumbClassifier(model=LogisticRegression(), budget="60s", device="cpu").fit(X[:2_500], Y[:2_500])
+    model = CrumbClassifier(model=LogisticRegression(), budget="60s", device="cpu").fit(
+        X[:2_500], Y[:2_500]
+    )
     plan = model.plan(X[2_500:])
     about = plan.settings["budget"]
     assert about["seconds"] == 60.0
     assert about["gigabytes"] is None
     assert 0 < about["expected_seconds"] <= 60
-    assert plan.settings["context_size"] == plan.sizes.max() == 2_500  # all rows: more would still fit
+    assert (
+        plan.settings["context_size"] == plan.sizes.max() == 2_500
+    )  # all rows: more would still fit
     assert model.predict_proba(X[2_500:], plan=plan).shape == (500, 2)
     assert (model.predict(X[2_500:], plan=plan) == Y[2_500:]).mean() > 0.7
 
@@ -180,7 +203,9 @@ def test_a_budget_needs_something_to_choose() -> None:
     for chosen in ({"n_clusters": 3, "context_size": 100}, {"strategy": "full"}):
         with pytest.raises(InvalidInput, match="leave at least one of them 'auto'"):
             CrumbClassifier(budget="3s", **chosen).fit(X, Y)
-    one = CrumbRegressor(model=DecisionTreeRegressor(), budget="9s", n_clusters=3, device="cpu").fit(X, X[:, 0])
+    one = CrumbRegressor(
+        model=DecisionTreeRegressor(), budget="9s", n_clusters=3, device="cpu"
+    ).fit(X, X[:, 0])
     assert one.plan(X[:50]).n_clusters == 3
 
 

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from crumb import MICP, CrumbClassifier, CrumbRegressor, paper_configuration
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput, PlanMismatch
-from crumb.pfn import weights
+from crumb.pfn import registry
 
 KNN = KNeighborsClassifier(1)
 
@@ -47,15 +47,23 @@ def test_answers_come_back_in_query_order() -> None:
     shuffled = np.random.default_rng(0).permutation(len(X))
     clf = CrumbClassifier(model=KNN, n_clusters=7, context_size=len(X)).fit(X, y)
     assert (clf.predict(X[shuffled]) == y[shuffled]).all()
-    reg = CrumbRegressor(model=KNeighborsRegressor(1), n_clusters=7, context_size=1.0).fit(X, X[:, 0])
+    reg = CrumbRegressor(model=KNeighborsRegressor(1), n_clusters=7, context_size=1.0).fit(
+        X, X[:, 0]
+    )
     np.testing.assert_allclose(reg.predict(X[shuffled]), X[shuffled, 0])
 
 
-@pytest.mark.parametrize("strategy", ["mmd", "uniform", "knn", "micp", "centroid", "voronoi", "full"])
+@pytest.mark.parametrize(
+    "strategy", ["mmd", "uniform", "knn", "micp", "centroid", "voronoi", "full"]
+)
 def test_every_strategy_answers_with_the_contexts_of_its_plan(strategy: str) -> None:
     X, y = blobs()
     clf = CrumbClassifier(
-        model=KNeighborsClassifier(3), strategy=strategy, n_clusters=4, context_size=40, min_per_class=0
+        model=KNeighborsClassifier(3),
+        strategy=strategy,
+        n_clusters=4,
+        context_size=40,
+        min_per_class=0,
     )
     clf.fit(X[:350], y[:350])
     plan = clf.plan(X[350:])
@@ -116,7 +124,9 @@ def test_regression_outputs() -> None:
     quantiles = reg.predict(X[300:], output_type="quantiles", quantiles=levels, plan=plan)
     assert quantiles.shape == (142, 5)
     assert (np.diff(quantiles, axis=1) >= 0).all()
-    np.testing.assert_allclose(quantiles[:, 2], reg.predict(X[300:], output_type="median", plan=plan), rtol=0.05)
+    np.testing.assert_allclose(
+        quantiles[:, 2], reg.predict(X[300:], output_type="median", plan=plan), rtol=0.05
+    )
     inside = (y[300:] > quantiles[:, 0]) & (y[300:] < quantiles[:, -1])
     assert inside.mean() > 0.7
     assert reg.predict(X[300:], output_type="quantiles").shape == (142, 9)
@@ -136,19 +146,23 @@ def test_clone_params_pickle_and_pipelines() -> None:
     assert twin.get_params()["strategy__gamma"] == 2.0
     twin.set_params(strategy__gamma=1.0, n_clusters=2)
     assert clf.strategy.gamma == 2.0
-    fitted = make_pipeline(StandardScaler(), CrumbClassifier(n_clusters=3, context_size=50)).fit(X[::2], y[::2])
+    fitted = make_pipeline(StandardScaler(), CrumbClassifier(n_clusters=3, context_size=50)).fit(
+        X[::2], y[::2]
+    )
     assert fitted.score(X[1::2], y[1::2]) > 0.9
     again = pickle.loads(pickle.dumps(fitted))
-    np.testing.assert_allclose(again.predict_proba(X[1::2]), fitted.predict_proba(X[1::2]), atol=1e-7)
+    np.testing.assert_allclose(
+        again.predict_proba(X[1::2]), fitted.predict_proba(X[1::2]), atol=1e-7
+    )
 
 
 def test_a_pickle_from_a_machine_with_a_gpu_runs_here() -> None:
     X, y = blobs(100)
     clf = CrumbClassifier(context_size=20, n_clusters=2).fit(X, y)
-    clf._settings = dataclasses.replace(clf._settings, device="cuda")
-    clf._backend.settings = dataclasses.replace(clf._backend.settings, device="cuda")
+    clf.options_ = dataclasses.replace(clf.options_, device="cuda")
+    clf.backend_.settings = dataclasses.replace(clf.backend_.settings, device="cuda")
     again = pickle.loads(pickle.dumps(clf))
-    assert again._settings.device == again._backend.settings.device == resolve_device("auto")
+    assert again.options_.device == again.backend_.settings.device == resolve_device("auto")
     assert again.predict(X[:5]).shape == (5,)
 
 
@@ -156,7 +170,9 @@ def test_cross_validation_and_grid_search() -> None:
     X, y = blobs(150)
     scores = cross_val_score(CrumbClassifier(context_size=60, n_clusters=2), X, y, cv=2)
     assert scores.min() > 0.6
-    search = GridSearchCV(CrumbClassifier(context_size=60, model=KNN), {"n_clusters": [1, 3]}, cv=2).fit(X, y)
+    search = GridSearchCV(
+        CrumbClassifier(context_size=60, model=KNN), {"n_clusters": [1, 3]}, cv=2
+    ).fit(X, y)
     assert search.best_params_["n_clusters"] in (1, 3)
 
 
@@ -169,7 +185,8 @@ def test_mixed_tables_reach_the_network() -> None:
             "missing": np.where(rng.random(n) < 0.3, np.nan, rng.normal(size=n)),
             "flag": rng.random(n) < 0.5,
             "text": rng.choice(["red", "green", "blue", None], n),
-            "when": pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 1_000, n), unit="h"),
+            "when": pd.Timestamp("2024-01-01")
+            + pd.to_timedelta(rng.integers(0, 1_000, n), unit="h"),
             "infinite": np.where(rng.random(n) < 0.1, np.inf, rng.normal(size=n)),
             "constant": 1,
             "nothing": None,
@@ -183,7 +200,9 @@ def test_mixed_tables_reach_the_network() -> None:
     by_time = CrumbRegressor(n_clusters=1, context_size=200).fit(
         frame[["when"]][:200], np.arange(200.0) * 0 + _hours(frame)[:200]
     )
-    assert by_time.score(frame[["when"]][200:], _hours(frame)[200:]) > 0.9  # so are datetime columns
+    assert (
+        by_time.score(frame[["when"]][200:], _hours(frame)[200:]) > 0.9
+    )  # so are datetime columns
     unseen = frame[200:].assign(text="violet")
     assert np.isfinite(clf.predict_proba(unseen)).all()
 
@@ -195,11 +214,15 @@ def _hours(frame: pd.DataFrame) -> np.ndarray:
 def test_polars_in_gives_the_same_answers() -> None:
     pl = pytest.importorskip("polars")
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": rng.normal(size=120), "b": rng.choice(["x", "y"], 120), "c": rng.random(120) < 0.5})
+    frame = pd.DataFrame(
+        {"a": rng.normal(size=120), "b": rng.choice(["x", "y"], 120), "c": rng.random(120) < 0.5}
+    )
     y = (frame["a"] > 0).to_numpy()
     clf = CrumbClassifier(n_clusters=2, context_size=50)
     pandas = clf.fit(frame[:80], y[:80]).predict_proba(frame[80:])
-    polars = clf.fit(pl.from_pandas(frame[:80]), pl.Series(y[:80])).predict_proba(pl.from_pandas(frame[80:]))
+    polars = clf.fit(pl.from_pandas(frame[:80]), pl.Series(y[:80])).predict_proba(
+        pl.from_pandas(frame[80:])
+    )
     np.testing.assert_allclose(pandas, polars, atol=1e-6)
 
 
@@ -221,16 +244,21 @@ def test_ones_own_selection_space_leaves_the_rows_alone() -> None:
     clf = CrumbClassifier(model=KNN, features=PCA(2), n_clusters=3, context_size=30).fit(X, y)
     plan = clf.plan(X)
     assert plan.centroids.shape[1] == 2
-    assert clf._pool.rows.shape[1] == 6
+    assert clf.pool_.rows.shape[1] == 6
 
 
 def test_ensemble_members_and_options_reach_the_model() -> None:
     X, y = blobs(120)
     one, four = (
-        CrumbClassifier(n_estimators=k, context_size=60, n_clusters=1).fit(X, y).predict_proba(X[:10]) for k in (1, 4)
+        CrumbClassifier(n_estimators=k, context_size=60, n_clusters=1)
+        .fit(X, y)
+        .predict_proba(X[:10])
+        for k in (1, 4)
     )
     assert np.abs(one - four).max() > 1e-4
-    cold = CrumbClassifier(model_options={"softmax_temperature": 0.1}, context_size=60, n_clusters=1).fit(X, y)
+    cold = CrumbClassifier(
+        model_options={"softmax_temperature": 0.1}, context_size=60, n_clusters=1
+    ).fit(X, y)
     assert cold.predict_proba(X[:10]).max(axis=1).mean() > one.max(axis=1).mean()
     with pytest.raises(InvalidInput, match="model_options must be a dictionary"):
         CrumbClassifier(model_options=["x"]).fit(X, y)
@@ -258,10 +286,12 @@ def test_random_states() -> None:
     X, y = blobs()
     seeds = {}
     for state in (0, 1, None, np.random.RandomState(3), np.random.default_rng(3)):
-        clf = CrumbClassifier(model=DummyClassifier(), strategy="uniform", context_size=20, random_state=state).fit(
-            X, y
+        clf = CrumbClassifier(
+            model=DummyClassifier(), strategy="uniform", context_size=20, random_state=state
+        ).fit(X, y)
+        assert clf.plan(X).contexts[0].tolist() == clf.plan(X).contexts[0].tolist(), (
+            "one fit, one seed"
         )
-        assert clf.plan(X).contexts[0].tolist() == clf.plan(X).contexts[0].tolist(), "one fit, one seed"
         seeds[str(state)[:20]] = tuple(clf.plan(X).contexts[0])
     assert len(set(seeds.values())) == 5
 
@@ -281,10 +311,16 @@ def test_bad_input_is_one_clear_sentence() -> None:
         (lambda: CrumbClassifier().fit(X[:1], y[:1]), "1 sample"),
         (lambda: CrumbClassifier().fit(X[:0], y[:0]), "0 sample"),
         (lambda: CrumbClassifier().fit(X, y[:9]), "inconsistent numbers of samples"),
-        (lambda: CrumbClassifier().fit(X, np.where(y == 0, np.nan, y)), "labels are missing; drop these rows"),
+        (
+            lambda: CrumbClassifier().fit(X, np.where(y == 0, np.nan, y)),
+            "labels are missing; drop these rows",
+        ),
         (lambda: CrumbClassifier().fit(X, [None] * 50), "all labels are missing"),
         (lambda: CrumbClassifier().fit(X, X[:, 0]), "continuous"),
-        (lambda: CrumbClassifier().fit(X, np.array(["a", 1] * 25, dtype=object)), "all text, all whole numbers"),
+        (
+            lambda: CrumbClassifier().fit(X, np.array(["a", 1] * 25, dtype=object)),
+            "all text, all whole numbers",
+        ),
         (lambda: CrumbRegressor().fit(X, ["a"] * 50), "needs numbers as labels"),
         (lambda: CrumbRegressor().fit(X, np.where(y == 0, np.inf, 1.0)), "infinity"),
     ]
@@ -324,8 +360,8 @@ def test_min_per_class_reaches_the_contexts() -> None:
 
 def test_the_model_s_window_caps_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = blobs()
-    cards = [dataclasses.replace(card, window=120) for card in weights.CARDS]
-    monkeypatch.setattr(weights, "CARDS", tuple(cards))
+    cards = [dataclasses.replace(card, window=120) for card in registry.CARDS]
+    monkeypatch.setattr(registry, "CARDS", tuple(cards))
     with pytest.warns(UserWarning, match="more than the 120 that the model was made for"):
         clf = CrumbClassifier(context_size=0.5).fit(X, y)
     assert clf.context_size_ == 120
@@ -335,7 +371,9 @@ def test_the_model_s_window_caps_the_budget(monkeypatch: pytest.MonkeyPatch) -> 
 def test_the_seed_reaches_the_ensemble_of_the_network() -> None:
     X, y = blobs(120)
     answers = [
-        CrumbClassifier(strategy="full", n_estimators=2, random_state=seed).fit(X, y).predict_proba(X[:9])
+        CrumbClassifier(strategy="full", n_estimators=2, random_state=seed)
+        .fit(X, y)
+        .predict_proba(X[:9])
         for seed in (0, 0, 1)
     ]
     np.testing.assert_array_equal(answers[0], answers[1])
@@ -366,7 +404,9 @@ def test_a_plan_for_another_space_is_refused() -> None:
         CrumbClassifier(model=KNN).fit(X, y).predict(X[:20], plan=plan)
 
 
-@pytest.mark.parametrize("labels", [[True, False], [3, 1], ["x", "y"]], ids=["bools", "ints", "text"])
+@pytest.mark.parametrize(
+    "labels", [[True, False], [3, 1], ["x", "y"]], ids=["bools", "ints", "text"]
+)
 def test_labels_that_come_as_objects(labels: list) -> None:
     """What ``dropna`` leaves behind."""
     X, codes = blobs(100)

@@ -15,13 +15,13 @@ import crumb
 
 
 def test_import_is_instant_and_light() -> None:
-    code = (
-        "import crumb, sys; print([m for m in ('torch', 'sklearn', 'pandas', 'tabicl', 'scipy') if m in sys.modules])"
-    )
+    code = "import crumb, sys; print([m for m in ('torch', 'sklearn', 'pandas', 'tabicl', 'scipy') if m in sys.modules])"
     best = 9.0
     for _ in range(3):  # the best of three: the machine may be busy
         started = time.perf_counter()
-        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        shown = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
         best = min(best, time.perf_counter() - started)
         assert shown.stdout.strip() == "[]"
     assert best < 0.5

@@ -18,11 +18,16 @@ from small_tables import classes, numbers, targets
 
 from crumb import CrumbClassifier
 from crumb.errors import InvalidInput
-from crumb.infer import Pool, distinct_passes, infer
+from crumb.infer import distinct_passes, infer
 from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
+from crumb.pool import HeldRows
 
 SETTINGS = BackendSettings(n_estimators=1, options={}, device="cpu", seed=0, n_jobs=None)
 PROBA, MEAN = Output("proba"), Output("mean")
+
+
+def held(rows, y, n_classes) -> HeldRows:
+    return HeldRows(rows, y, np.arange(len(y)), n_classes, b"pool")
 
 
 @pytest.fixture(params=["tabicl", "tabpfn"])
@@ -34,7 +39,9 @@ def family(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def classifier(family: str, request: pytest.FixtureRequest) -> Backend:
-    return resolve_backend(request.getfixturevalue(f"{family}_classifier"), "classification", SETTINGS)
+    return resolve_backend(
+        request.getfixturevalue(f"{family}_classifier"), "classification", SETTINGS
+    )
 
 
 @pytest.fixture
@@ -60,7 +67,7 @@ def test_contexts_that_lack_classes(classifier: Backend) -> None:
     wanted = [(0, 1, 2, 3, 4, 5), (1, 4), (5, 0, 3), (2,)]  # all, some, not in a row, one
     contexts = [np.flatnonzero(np.isin(y, some)) for some in wanted]
     labels = np.arange(24) % 4
-    answers = infer(classifier, Pool(rows, y, 6), contexts, labels, queries, PROBA)
+    answers = infer(classifier, held(rows, y, 6), contexts, labels, queries, PROBA)
     np.testing.assert_allclose(answers.sum(axis=1), 1, atol=1e-6)
     for k, some in enumerate(wanted[:3]):
         model = official(classifier).fit(rows[contexts[k]], y[contexts[k]])
@@ -75,12 +82,14 @@ def test_regression_contexts(regressor: Backend) -> None:
     contexts, labels = [np.arange(0, 30), np.arange(20, 60), np.array([7])], np.arange(9) % 3
     levels = (0.1, 0.8)
     for output in (MEAN, Output("median"), Output("quantiles", levels)):
-        answers = infer(regressor, Pool(rows, y, None), contexts, labels, queries, output)
+        answers = infer(regressor, held(rows, y, None), contexts, labels, queries, output)
         for k in (0, 1):
             model = official(regressor).fit(rows[contexts[k]], y[contexts[k]])
             options: dict[str, Any] = {"output_type": output.kind}
             if output.kind == "quantiles":
-                options["alphas" if "TabICL" in type(model).__name__ else "quantiles"] = list(levels)
+                options["alphas" if "TabICL" in type(model).__name__ else "quantiles"] = list(
+                    levels
+                )
             expected = model.predict(queries[labels == k], **options)
             expected = np.stack(expected, axis=1) if isinstance(expected, list) else expected
             np.testing.assert_allclose(answers[labels == k], expected, rtol=1e-6)
@@ -103,8 +112,10 @@ def test_string_labels_through_the_estimator(family: str, request: pytest.Fixtur
         lacking += int(not present.all())
         assert (proba[mine][:, ~present] == 0).all()
         if present.sum() > 1:
-            model = official(crumb._backend).fit(rows[order], y[order])
-            np.testing.assert_allclose(proba[mine][:, present], model.predict_proba(queries[mine]), atol=1e-6)
+            model = official(crumb.backend_).fit(rows[order], y[order])
+            np.testing.assert_allclose(
+                proba[mine][:, present], model.predict_proba(queries[mine]), atol=1e-6
+            )
             np.testing.assert_array_equal(labels[mine], model.predict(queries[mine]))
     assert lacking > 0
 
@@ -120,11 +131,13 @@ def test_order_of_the_queries_is_kept(classifier: Any) -> None:
     if type(classifier).__name__ == "TabPFNBackend":
         # Where the processor has it, the package computes in half precision, whose rounding depends on the batch.
         options = {"inference_precision": torch.float32}
-        classifier = resolve_backend(classifier.path, "classification", replace(SETTINGS, options=options))
+        classifier = resolve_backend(
+            classifier.path, "classification", replace(SETTINGS, options=options)
+        )
     rows, y, queries = numbers(60, 1), classes(60, 2), numbers(15, 3)
     contexts = [np.arange(0, 30), np.arange(30, 60)]
     labels = np.random.default_rng(0).integers(0, 2, 15)
-    pool = Pool(rows, y, 3)
+    pool = held(rows, y, 3)
     together = infer(classifier, pool, contexts, labels, queries, PROBA)
     for i in range(15):
         alone = infer(classifier, pool, contexts, labels[[i]], queries[[i]], PROBA)
@@ -148,22 +161,28 @@ CONTEXTS = {
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_poor_contexts_are_answered_by_the_package(name: str, classifier: Backend, regressor: Backend) -> None:
+def test_poor_contexts_are_answered_by_the_package(
+    name: str, classifier: Backend, regressor: Backend
+) -> None:
     rows = CONTEXTS[name]
     queries = np.random.default_rng(1).normal(size=(4, rows.shape[1]))
     everything, labels = [np.arange(len(rows))], np.zeros(4, dtype=int)
     y = np.arange(len(rows)) % 2
-    answer = infer(classifier, Pool(rows, y, 2), everything, labels, queries, PROBA)
-    np.testing.assert_allclose(answer, official(classifier).fit(rows, y).predict_proba(queries), atol=1e-6)
+    answer = infer(classifier, held(rows, y, 2), everything, labels, queries, PROBA)
+    np.testing.assert_allclose(
+        answer, official(classifier).fit(rows, y).predict_proba(queries), atol=1e-6
+    )
     z = targets(len(rows), 2)
-    answer = infer(regressor, Pool(rows, z, None), everything, labels, queries, MEAN)
+    answer = infer(regressor, held(rows, z, None), everything, labels, queries, MEAN)
     np.testing.assert_allclose(answer, official(regressor).fit(rows, z).predict(queries), rtol=1e-6)
 
 
 def test_context_of_two_distinct_rows(classifier: Backend) -> None:
     """TabPFN's decomposition of so few directions starts at random: it differs between two equal calls."""
     rows, y = np.r_[np.ones((19, 3)), np.zeros((1, 3))], np.arange(20) % 2
-    answer = infer(classifier, Pool(rows, y, 2), [np.arange(20)], np.zeros(4, dtype=int), NORMAL[:4], PROBA)
+    answer = infer(
+        classifier, held(rows, y, 2), [np.arange(20)], np.zeros(4, dtype=int), NORMAL[:4], PROBA
+    )
     np.testing.assert_allclose(answer.sum(axis=1), 1, atol=1e-6)
 
 
@@ -171,8 +190,10 @@ def test_context_of_two_distinct_rows(classifier: Backend) -> None:
 def test_poor_queries(queries: np.ndarray, classifier: Backend) -> None:
     rows, y = NORMAL[::-1], np.arange(20) % 2
     labels = np.zeros(len(queries), dtype=int)
-    answer = infer(classifier, Pool(rows, y, 2), [np.arange(20)], labels, queries, PROBA)
-    np.testing.assert_allclose(answer, official(classifier).fit(rows, y).predict_proba(queries), atol=1e-6)
+    answer = infer(classifier, held(rows, y, 2), [np.arange(20)], labels, queries, PROBA)
+    np.testing.assert_allclose(
+        answer, official(classifier).fit(rows, y).predict_proba(queries), atol=1e-6
+    )
 
 
 NO_TWO_ROWS = {
@@ -185,17 +206,25 @@ NO_TWO_ROWS = {
 
 
 @pytest.mark.parametrize("name", NO_TWO_ROWS)
-def test_identical_rows_teach_only_how_labels_are_spread(name: str, classifier: Backend, regressor: Backend) -> None:
+def test_identical_rows_teach_only_how_labels_are_spread(
+    name: str, classifier: Backend, regressor: Backend
+) -> None:
     rows = NO_TWO_ROWS[name]
-    queries = rows[:2] if isinstance(rows, pd.DataFrame) else np.arange(2.0 * rows.shape[1]).reshape(2, -1)
+    queries = (
+        rows[:2]
+        if isinstance(rows, pd.DataFrame)
+        else np.arange(2.0 * rows.shape[1]).reshape(2, -1)
+    )
     contexts, labels = [np.arange(8)], np.zeros(2, dtype=int)
     y = np.array([0, 2, 2, 2, 0, 2, 3, 2])
-    answer = infer(classifier, Pool(rows, y, 4), contexts, labels, queries, PROBA)
+    answer = infer(classifier, held(rows, y, 4), contexts, labels, queries, PROBA)
     np.testing.assert_allclose(answer, [[0.25, 0, 0.625, 0.125]] * 2)
     z = np.array([1.0, 2, 3, 4, 5, 6, 7, 80])
-    pool = Pool(rows, z, None)
+    pool = held(rows, z, None)
     np.testing.assert_allclose(infer(regressor, pool, contexts, labels, queries, MEAN), [13.5] * 2)
-    np.testing.assert_allclose(infer(regressor, pool, contexts, labels, queries, Output("median")), [4.5] * 2)
+    np.testing.assert_allclose(
+        infer(regressor, pool, contexts, labels, queries, Output("median")), [4.5] * 2
+    )
     quantiles = infer(regressor, pool, contexts, labels, queries, Output("quantiles", (0.0, 0.5)))
     np.testing.assert_allclose(quantiles, [[1.0, 4.5]] * 2)
 
@@ -205,8 +234,10 @@ def test_rows_that_differ_in_their_holes_alone() -> None:
     rows = np.where(np.arange(40)[:, None] % 2, 1.0, np.nan)
     y, labels = np.arange(40) % 2, np.zeros(2, dtype=int)
     model = HistGradientBoostingClassifier(min_samples_leaf=2)
-    pool, contexts = Pool(rows, y, 2), [np.arange(40)]
-    learnt = infer(resolve_backend(model, "classification", SETTINGS), pool, contexts, labels, rows[:2], PROBA)
+    pool, contexts = held(rows, y, 2), [np.arange(40)]
+    learnt = infer(
+        resolve_backend(model, "classification", SETTINGS), pool, contexts, labels, rows[:2], PROBA
+    )
     np.testing.assert_array_equal(learnt.argmax(axis=1), [0, 1])
 
 
@@ -215,7 +246,7 @@ def test_rows_that_differ_in_their_holes_alone_with_tabpfn(tabpfn_classifier: Pa
     labels = np.zeros(2, dtype=int)
     text = pd.DataFrame({"a": ["x", np.nan] * 20, "b": ["y"] * 40})
     for rows in (np.where(np.arange(40)[:, None] % 2, 1.0, np.nan), text):
-        pool = Pool(rows, np.arange(40) % 4 // 3, 2)
+        pool = held(rows, np.arange(40) % 4 // 3, 2)
         answer = infer(backend, pool, [np.arange(40)], labels, rows[:2], PROBA)
         np.testing.assert_allclose(answer, [[0.75, 0.25]] * 2)
 
@@ -224,7 +255,7 @@ def test_one_target_value_has_one_answer(regressor: Backend) -> None:
     """Rows beside the constant context are answered by the network as ever."""
     rows, y = numbers(40, 1), np.r_[np.full(20, 3.5), targets(20, 2)]
     contexts, labels = [np.arange(20), np.arange(20, 40)], np.array([0, 1, 0, 1])
-    answer = infer(regressor, Pool(rows, y, None), contexts, labels, numbers(4, 3), MEAN)
+    answer = infer(regressor, held(rows, y, None), contexts, labels, numbers(4, 3), MEAN)
     assert (answer[[0, 2]] == 3.5).all()
     assert (answer[[1, 3]] != 3.5).all()
 
@@ -234,21 +265,28 @@ def test_labels_without_probabilities() -> None:
     contexts = [np.arange(10), np.arange(10, 14), np.arange(14, 20)]
     labels = np.array([0, 1, 2] * 2)
     backend = resolve_backend(LinearSVC(), "classification", SETTINGS)
-    answer = infer(backend, Pool(rows, y, 6), contexts, labels, NORMAL[:6], Output("label"))
+    answer = infer(backend, held(rows, y, 6), contexts, labels, NORMAL[:6], Output("label"))
     assert answer.dtype.kind == "i"
     assert set(answer[labels == 0]) <= {3, 5}
     assert set(answer[labels == 1]) == {5}
     assert set(answer[labels == 2]) <= {1, 4}
     same = infer(
-        backend, Pool(np.ones((20, 3)), y, 6), contexts[2:], np.zeros(2, dtype=int), NORMAL[:2], Output("label")
+        backend,
+        held(np.ones((20, 3)), y, 6),
+        contexts[2:],
+        np.zeros(2, dtype=int),
+        NORMAL[:2],
+        Output("label"),
     )
     np.testing.assert_array_equal(same, [1, 1])  # the most frequent
 
 
 def test_output_that_the_model_does_not_have() -> None:
     backend = resolve_backend(LinearRegression(), "regression", SETTINGS)
-    pool = Pool(NORMAL, targets(20, 1), None)
-    with pytest.raises(InvalidInput, match="'LinearRegression' cannot answer with 'median', only with 'mean'"):
+    pool = held(NORMAL, targets(20, 1), None)
+    with pytest.raises(
+        InvalidInput, match="'LinearRegression' cannot answer with 'median', only with 'mean'"
+    ):
         infer(backend, pool, [np.arange(20)], np.zeros(2, dtype=int), NORMAL[:2], Output("median"))
 
 
@@ -258,17 +296,25 @@ def test_missing_text_is_missing_to_every_encoder(tabicl_classifier: Path) -> No
     y = np.arange(40) % 3
     answers = []
     for missing in (None, np.nan):
-        rows = pd.DataFrame({"text": pd.Series(np.where(text == None, missing, text), dtype=object)})  # noqa: E711
+        rows = pd.DataFrame(
+            {"text": pd.Series(np.where(pd.isna(text), missing, text), dtype=object)}
+        )
         rows["number"] = np.linspace(0, 1, 40)
         clf = CrumbClassifier(model=tabicl_classifier, strategy="full", random_state=0).fit(rows, y)
         answers.append(clf.predict_proba(rows[:4]))
     np.testing.assert_array_equal(*answers)
-    np.testing.assert_allclose(answers[0], official(clf._backend).fit(rows, y).predict_proba(rows[:4]), atol=1e-6)
+    np.testing.assert_allclose(
+        answers[0], official(clf.backend_).fit(rows, y).predict_proba(rows[:4]), atol=1e-6
+    )
 
 
 def test_progress_of_the_passes(capsys: pytest.CaptureFixture[str]) -> None:
     backend = resolve_backend(KNeighborsClassifier(2), "classification", SETTINGS)
-    pool, contexts, labels = Pool(NORMAL, np.arange(20) % 2, 2), [np.arange(9), np.arange(9, 20)], np.array([0, 1])
+    pool, contexts, labels = (
+        held(NORMAL, np.arange(20) % 2, 2),
+        [np.arange(9), np.arange(9, 20)],
+        np.array([0, 1]),
+    )
     infer(backend, pool, contexts, labels, NORMAL[:2], PROBA, verbose=1)
     assert "passes" in capsys.readouterr().err
     infer(backend, pool, contexts, labels, NORMAL[:2], PROBA)

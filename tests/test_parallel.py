@@ -27,7 +27,9 @@ def test_results_come_in_the_order_of_the_blocks(jobs) -> None:
     assert torch.get_num_threads() == 3
 
 
-def test_a_thread_that_starts_in_the_middle_of_another_s_work_is_not_stuck_with_one_thread() -> None:
+def test_a_thread_that_starts_in_the_middle_of_another_s_work_is_not_stuck_with_one_thread() -> (
+    None
+):
     seen: list[int] = []
 
     def other() -> None:

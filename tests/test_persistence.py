@@ -69,7 +69,9 @@ def test_arrays_and_regressors(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    "y", [np.arange(60) % 3, np.arange(60) % 2 == 0, np.array([1.0, 2.0] * 30)], ids=["int", "bool", "float"]
+    "y",
+    [np.arange(60) % 3, np.arange(60) % 2 == 0, np.array([1.0, 2.0] * 30)],
+    ids=["int", "bool", "float"],
 )
 def test_class_labels_keep_their_type(tmp_path, y: np.ndarray) -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
@@ -106,7 +108,11 @@ def test_the_file_holds_no_pickle_and_a_plan_is_no_estimator(tmp_path) -> None:
     clf = CrumbClassifier(context_size=30).fit(X, y)
     clf.save(tmp_path / "c.crumb")
     with zipfile.ZipFile(tmp_path / "c.crumb") as archive:
-        assert {name.rpartition(".")[2] for name in archive.namelist()} <= {"json", "npy", "parquet"}
+        assert {name.rpartition(".")[2] for name in archive.namelist()} <= {
+            "json",
+            "npy",
+            "parquet",
+        }
     clf.plan(X).save(tmp_path / "p.crumb")
     with pytest.raises(PlanMismatch, match="'crumb-plan' file"):
         crumb.load(tmp_path / "p.crumb")

@@ -11,8 +11,8 @@ import torch
 
 from crumb import select_contexts
 from crumb.errors import InvalidInput
-from crumb.kernel import Rbf
-from crumb.picture import draw_comparison, draw_plan, flatten, group_mmd2, query_groups, serving_cluster
+from crumb.herding.kernel import Rbf
+from crumb.picture import draw_comparison, draw_plan, group_mmd2, query_groups, serving_cluster
 
 PNG = b"\x89PNG"
 
@@ -42,7 +42,9 @@ def test_the_largest_cluster_is_shown_with_its_traces(plan):
     figure = plan.plot()
     largest = np.bincount(plan.labels).argmax()
     points, traces = figure.axes
-    assert points.get_title().startswith(f"cluster {largest} of 3: {(plan.labels == largest).sum()} queries")
+    assert points.get_title().startswith(
+        f"cluster {largest} of 3: {(plan.labels == largest).sum()} queries"
+    )
     drawn = {cloud.get_label(): len(cloud.get_offsets()) for cloud in points.collections}
     assert drawn["pool"] == 600
     assert drawn["context"] == 40
@@ -89,18 +91,12 @@ def test_small_spaces_can_be_drawn(shape, tmp_path):
 
 def test_large_pools_are_sampled_the_same_way_every_time(tmp_path):
     rng = np.random.default_rng(0)
-    plan = select_contexts(rng.normal(size=(9_000, 3)), rng.normal(size=(20, 3)), context_size=20, n_clusters=2)
+    plan = select_contexts(
+        rng.normal(size=(9_000, 3)), rng.normal(size=(20, 3)), context_size=20, n_clusters=2
+    )
     clouds = [plan.plot().axes[0].collections[0].get_offsets() for _ in range(2)]
     assert len(clouds[0]) == 3_000
     np.testing.assert_array_equal(*clouds)
-
-
-def test_axes_are_the_principal_components(tables):
-    from sklearn.decomposition import PCA
-
-    plane, pca = flatten(tables[0]), PCA(2).fit(tables[0])
-    np.testing.assert_allclose(plane.shares, pca.explained_variance_ratio_)
-    np.testing.assert_allclose(np.abs(plane(tables[1])), np.abs(pca.transform(tables[1])), atol=1e-9)
 
 
 def test_points_of_another_table_are_refused(plan, tables):
@@ -111,7 +107,9 @@ def test_points_of_another_table_are_refused(plan, tables):
         draw_plan(plan, pool, queries[:, :2])
 
 
-@pytest.mark.parametrize(("name", "start"), [("a.png", PNG), ("b.pdf", b"%PDF"), ("c.svg", b"<?xml"), ("d", PNG)])
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.png", PNG), ("b.pdf", b"%PDF"), ("c.svg", b"<?xml"), ("d", PNG)]
+)
 def test_the_suffix_decides_the_format(plan, tmp_path, name, start):
     plan.plot(path=tmp_path / name)
     assert (tmp_path / name).read_bytes().startswith(start)
@@ -134,13 +132,13 @@ def test_pyplot_is_never_involved(plan, plans, tables):
 
 
 def test_the_comparison_has_a_panel_a_strategy_with_the_exact_mmd(plans, plan, tmp_path):
-    pool, queries = plan._pool, plan._queries
+    pool, queries = plan.pool_points, plan.query_points
     members = plan.labels == 1
     figure = draw_comparison(plans, pool, queries, np.flatnonzero(members), tmp_path / "four.png")
     titles = [axes.get_title() for axes in figure.axes]
     assert [title.split()[0] for title in titles] == ["uniform", "micp", "mmd", "knn"]
     kernel = Rbf(plan.settings["bandwidth"])
-    context = plan._pool[plan.contexts[1]]
+    context = plan.pool_points[plan.contexts[1]]
     exact = kernel.mmd2(torch.from_numpy(context), torch.from_numpy(queries[members]))
     assert f"MMD² = {exact:.2g} · 40 rows" in titles[2]
     own = [axes.collections[-1].get_offsets() for axes in figure.axes]
@@ -152,7 +150,9 @@ def test_the_comparison_has_a_panel_a_strategy_with_the_exact_mmd(plans, plan, t
 
 @pytest.mark.parametrize(("n", "shape"), [(1, (1, 1)), (4, (1, 4)), (5, (2, 3)), (9, (3, 3))])
 def test_panels_fill_even_rows(n, shape, plan):
-    figure = draw_comparison({f"s{i}": plan for i in range(n)}, plan._pool, plan._queries, plan.labels == 0)
+    figure = draw_comparison(
+        {f"s{i}": plan for i in range(n)}, plan.pool_points, plan.query_points, plan.labels == 0
+    )
     grid = figure.axes[0].get_subplotspec().get_gridspec()
     assert (grid.nrows, grid.ncols) == shape
     assert sum(bool(axes.get_title()) for axes in figure.axes) == n
@@ -166,12 +166,15 @@ def test_rounding_noise_does_not_stretch_the_axis(plan):
 
 
 def test_groups_are_measured_against_the_context_that_most_of_them_get(plans, plan):
-    pool, queries = plan._pool, plan._queries
+    pool, queries = plan.pool_points, plan.query_points
     groups = query_groups(plans)
     assert [group.sum() for group in groups] == np.bincount(plan.labels).tolist()
     for name in ("uniform", "micp"):
         other = plans[name]
-        used = [np.bincount(other.labels[group], minlength=other.n_clusters).argmax() for group in groups]
+        used = [
+            np.bincount(other.labels[group], minlength=other.n_clusters).argmax()
+            for group in groups
+        ]
         assert [serving_cluster(other, group) for group in groups] == used
         kernel = Rbf(other.settings["bandwidth"])
         exact = [
@@ -189,6 +192,8 @@ def test_without_mmd_the_first_plan_with_several_clusters_makes_the_groups(plans
 
 def test_contexts_too_large_to_measure_are_left_unmeasured(plans, plan, monkeypatch):
     monkeypatch.setattr("crumb.picture.KERNEL_VALUES", 40**2 - 1)
-    assert np.isnan(group_mmd2(plan, plan._pool, plan._queries, query_groups(plans))).all()
-    figure = draw_comparison({"mmd": plan}, plan._pool, plan._queries, plan.labels == 0)
+    assert np.isnan(
+        group_mmd2(plan, plan.pool_points, plan.query_points, query_groups(plans))
+    ).all()
+    figure = draw_comparison({"mmd": plan}, plan.pool_points, plan.query_points, plan.labels == 0)
     assert "MMD² not measured" in figure.axes[0].get_title()

@@ -16,20 +16,30 @@ from hypothesis import strategies as st
 
 from crumb import MICP, MMD, EarlyStopping, Plan, select_contexts
 from crumb.errors import InvalidInput, PlanMismatch
+from crumb.herding.search import Search
 from crumb.selection import Problem
-from crumb.settings import Kernel
 
 RNG = np.random.default_rng(0)
 POOL, QUERIES = RNG.normal(size=(300, 4)) * [1, 2, 3, 4], RNG.normal(size=(60, 4)) + 0.5
 
 
 @settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 10**6), k=st.integers(1, 8), n=st.integers(1, 60), sigma=st.floats(0.8, 4))
-def test_select_contexts_is_the_paper_by_brute_force(seed: int, k: int, n: int, sigma: float) -> None:
+@given(
+    seed=st.integers(0, 10**6), k=st.integers(1, 8), n=st.integers(1, 60), sigma=st.floats(0.8, 4)
+)
+def test_select_contexts_is_the_paper_by_brute_force(
+    seed: int, k: int, n: int, sigma: float
+) -> None:
     rng = np.random.default_rng(seed)
     pool, queries = rng.normal(size=(80, 3)) * [1, 5, 0.1], rng.normal(size=(25, 3))
     plan = select_contexts(
-        pool, queries, n_clusters=k, context_size=n, kernel="exact", bandwidth=sigma, random_state=seed
+        pool,
+        queries,
+        n_clusters=k,
+        context_size=n,
+        kernel="exact",
+        bandwidth=sigma,
+        random_state=seed,
     )
     z, zq = brute_force.standardise(pool, queries)
     assert plan.n_clusters <= k
@@ -59,7 +69,9 @@ def test_what_a_plan_tells() -> None:
 
 def test_queries_far_from_the_pool_are_outside_its_support() -> None:
     inside = RNG.normal(size=(500, 4)) * [1, 2, 3, 4]
-    plan = select_contexts(POOL, np.vstack([inside, QUERIES[:3] + 100]), n_clusters=3, context_size=20)
+    plan = select_contexts(
+        POOL, np.vstack([inside, QUERIES[:3] + 100]), n_clusters=3, context_size=20
+    )
     assert plan.outside[-3:].all()
     assert plan.outside[:-3].mean() < 0.05
 
@@ -85,13 +97,17 @@ def test_min_per_class_keeps_rare_classes_and_redraws_the_trace() -> None:
     pool = POOL.copy()
     pool[296:] += 50  # far from every query: herding would never take them
     plan = select_contexts(pool, QUERIES, y_pool=y, n_clusters=3, context_size=30, min_per_class=2)
-    without = select_contexts(pool, QUERIES, y_pool=y, n_clusters=3, context_size=30, min_per_class=0)
+    without = select_contexts(
+        pool, QUERIES, y_pool=y, n_clusters=3, context_size=30, min_per_class=0
+    )
     z, zq = brute_force.standardise(pool, QUERIES)
     for cluster, context in enumerate(plan.contexts):
         assert (y[context] == "rare").sum() == 2
         assert (y[without.contexts[cluster]] == "rare").sum() == 0
         assert context[:28].tolist() == without.contexts[cluster][:28].tolist()
-        direct = brute_force.mmd2(z[context], zq[plan.labels == cluster], plan.settings["bandwidth"])
+        direct = brute_force.mmd2(
+            z[context], zq[plan.labels == cluster], plan.settings["bandwidth"]
+        )
         assert plan.final_mmd2[cluster] == pytest.approx(direct, abs=1e-12)
     assert plan.swapped.tolist() == [2, 2, 2]
     assert without.swapped.tolist() == [0, 0, 0]
@@ -100,15 +116,23 @@ def test_min_per_class_keeps_rare_classes_and_redraws_the_trace() -> None:
 def test_early_stopping_shortens_contexts_one_by_one() -> None:
     pool = np.random.default_rng(1).normal(size=(3_000, 2))
     rule = EarlyStopping(every=10, warm_up=20, tolerance=0.2, patience=1)
-    plan = select_contexts(pool, QUERIES[:, :2] * 0.3, n_clusters=4, context_size=500, early_stopping=rule)
+    plan = select_contexts(
+        pool, QUERIES[:, :2] * 0.3, n_clusters=4, context_size=500, early_stopping=rule
+    )
     assert "converged" in plan.stop_reasons
     assert plan.sizes.max() < 500
     assert [len(trace) for trace in plan.mmd2] == plan.sizes.tolist()
 
 
 def test_rff_plans_record_their_settings() -> None:
-    plan = select_contexts(POOL, QUERIES, kernel="rff", rff_dim=32, herd_batch=7, context_size=30, n_clusters=2)
-    assert (plan.settings["kernel"], plan.settings["rff_dim"], plan.settings["herd_batch"]) == ("rff", 32, 7)
+    plan = select_contexts(
+        POOL, QUERIES, kernel="rff", rff_dim=32, herd_batch=7, context_size=30, n_clusters=2
+    )
+    assert (plan.settings["kernel"], plan.settings["rff_dim"], plan.settings["herd_batch"]) == (
+        "rff",
+        32,
+        7,
+    )
     assert [len(trace) for trace in plan.mmd2] == [30, 30]
 
 
@@ -140,27 +164,41 @@ def test_a_swap_under_random_features_redraws_their_own_trace() -> None:
     y = np.where(np.arange(300) >= 296, 1, 0)
     pool = POOL.copy()
     pool[296:] += 50
-    plan = select_contexts(pool, QUERIES, y_pool=y, n_clusters=2, context_size=30, kernel="rff", herd_batch=5)
+    plan = select_contexts(
+        pool, QUERIES, y_pool=y, n_clusters=2, context_size=30, kernel="rff", herd_batch=5
+    )
     bare = select_contexts(
-        pool, QUERIES, y_pool=y, n_clusters=2, context_size=30, kernel="rff", herd_batch=5, min_per_class=0
+        pool,
+        QUERIES,
+        y_pool=y,
+        n_clusters=2,
+        context_size=30,
+        kernel="rff",
+        herd_batch=5,
+        min_per_class=0,
     )
     assert plan.swapped.tolist() == [1, 1]
     for a, b in zip(plan.mmd2, bare.mmd2, strict=True):
-        np.testing.assert_allclose(a[:29], b[:29], atol=1e-12)  # the same estimate up to the row that changed
+        np.testing.assert_allclose(
+            a[:29], b[:29], atol=1e-12
+        )  # the same estimate up to the row that changed
         assert a[29] != b[29]
 
 
 def test_many_queries_make_the_exact_kernel_too_dear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crumb.cost.AFFORDABLE", {"cpu": 300 * (2 * 10 + 60), "gpu": 0, "triton": 0})
+    monkeypatch.setattr(
+        "crumb.herding.cost.AFFORDABLE", {"cpu": 300 * (2 * 10 + 60), "gpu": 0, "triton": 0}
+    )
     few = select_contexts(POOL, QUERIES[:5], n_clusters=2, context_size=10)
     many = select_contexts(POOL, np.tile(QUERIES, (5, 1)), n_clusters=2, context_size=10)
     assert (few.settings["kernel"], many.settings["kernel"]) == ("exact", "rff")
 
 
 def test_streams_of_chance_are_independent() -> None:
-    task = Problem(POOL, QUERIES, 10, 2, Kernel(("exact",), 1.0, 64, 1), seed=1)
+    task = Problem(POOL, QUERIES, 10, 2, Search(("exact",), 1.0, 64, 1), seed=1)
     draws = {
-        purpose: tuple(task.rng(purpose).integers(1000, size=5)) for purpose in ("rff", "uniform", "micp", "voronoi")
+        purpose: tuple(task.rng(purpose).integers(1000, size=5))
+        for purpose in ("rff", "uniform", "micp", "voronoi")
     }
     assert len(set(draws.values())) == 4
     assert draws["rff"] == tuple(task.rng("rff").integers(1000, size=5))
@@ -179,23 +217,33 @@ def test_plans_that_contradict_themselves_are_refused(tmp_path) -> None:
     assert len(pickle.dumps(plan)) < 20_000, "the points for drawing stay at home"
 
 
-@pytest.mark.parametrize("strategy", ["mmd", "uniform", "knn", "micp", "centroid", "voronoi", "full"])
+@pytest.mark.parametrize(
+    "strategy", ["mmd", "uniform", "knn", "micp", "centroid", "voronoi", "full"]
+)
 def test_the_order_of_the_queries_changes_nothing_but_their_order(strategy: str) -> None:
     order = np.random.default_rng(0).permutation(60)
     straight = select_contexts(POOL, QUERIES, strategy=strategy, n_clusters=5, context_size=20)
-    shuffled = select_contexts(POOL, QUERIES[order], strategy=strategy, n_clusters=5, context_size=20)
+    shuffled = select_contexts(
+        POOL, QUERIES[order], strategy=strategy, n_clusters=5, context_size=20
+    )
     for new, old in enumerate(order):
         a, b = straight.contexts[straight.labels[old]], shuffled.contexts[shuffled.labels[new]]
         assert sorted(a) == sorted(b)
     np.testing.assert_allclose(shuffled.query_distance, straight.query_distance[order])
     assert (shuffled.outside == straight.outside[order]).all()
     first_seen = list(dict.fromkeys(straight.labels.tolist()))
-    assert first_seen == list(range(straight.n_clusters)), "clusters are numbered as their queries appear"
+    assert first_seen == list(range(straight.n_clusters)), (
+        "clusters are numbered as their queries appear"
+    )
 
 
 def test_mixed_tables() -> None:
     frame = pd.DataFrame(
-        {"x": RNG.normal(size=120), "c": RNG.choice(["a", "b", None], 120), "when": pd.date_range("2024", periods=120)}
+        {
+            "x": RNG.normal(size=120),
+            "c": RNG.choice(["a", "b", None], 120),
+            "when": pd.date_range("2024", periods=120),
+        }
     )
     plan = select_contexts(frame[:100], frame[100:], n_clusters=3, context_size=20)
     assert plan.sizes.tolist() == [20] * 3
@@ -206,14 +254,18 @@ def test_mixed_tables() -> None:
 
 
 def test_a_saved_plan_is_the_same_plan(tmp_path) -> None:
-    plan = select_contexts(POOL, QUERIES, strategy=MMD(), n_clusters=4, context_size=25, early_stopping=True)
+    plan = select_contexts(
+        POOL, QUERIES, strategy=MMD(), n_clusters=4, context_size=25, early_stopping=True
+    )
     path = tmp_path / "plan.crumb"
     plan.save(path)
     again = Plan.load(path)
     for name in ("labels", "centroids", "query_distance", "outside", "swapped"):
         assert np.array_equal(getattr(plan, name), getattr(again, name)), name
     for name in ("contexts", "mmd2"):
-        assert [a.tolist() for a in getattr(plan, name)] == [a.tolist() for a in getattr(again, name)]
+        assert [a.tolist() for a in getattr(plan, name)] == [
+            a.tolist() for a in getattr(again, name)
+        ]
     assert again.settings == plan.settings
     assert again.stop_reasons == plan.stop_reasons
     assert again.summary().equals(plan.summary())
@@ -222,7 +274,9 @@ def test_a_saved_plan_is_the_same_plan(tmp_path) -> None:
         again.check_pool("0" * 32)
 
 
-def test_a_plan_whose_evidence_is_missing_can_be_saved(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_whose_evidence_is_missing_can_be_saved(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("crumb.evidence.EVIDENCE_VALUES", 0)
     plan = select_contexts(POOL, QUERIES, strategy=MICP(n_clusters=4), context_size=25)
     plan.save(tmp_path / "plan.crumb")

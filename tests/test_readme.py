@@ -13,14 +13,20 @@ README = (ROOT / "README.md").read_text()
 
 def test_the_ten_lines_work_as_pasted(tmp_path: Path) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     assert float(shown.stdout.split()[0]) > 0.85
     assert (tmp_path / "plan.png").stat().st_size > 10_000
 
 
 def test_the_page_on_streams_works_as_pasted(tmp_path: Path) -> None:
-    code = "\n".join(re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "online.md").read_text(), re.DOTALL))
-    shown = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    code = "\n".join(
+        re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "online.md").read_text(), re.DOTALL)
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
     answer, right, drift, waits = shown.stdout.splitlines()
     assert answer.split()[1] == "1"
     assert float(right) > 0.85

@@ -16,12 +16,16 @@ from crumb import CrumbClassifier, CrumbRegressor
 FOLDER = Path(os.environ.get("CRUMB_DATASETS", Path(__file__).parents[2] / "shared" / "datasets"))
 pytestmark = [
     pytest.mark.datasets,
-    pytest.mark.skipif(not (FOLDER / "index.json").exists(), reason="no folder of real tables (set CRUMB_DATASETS)"),
+    pytest.mark.skipif(
+        not (FOLDER / "index.json").exists(), reason="no folder of real tables (set CRUMB_DATASETS)"
+    ),
 ]
 
 
 def table(name: str, rows: int, shuffle: bool = True) -> tuple[pd.DataFrame, pd.Series]:
-    (about,) = [entry for entry in json.loads((FOLDER / "index.json").read_text()) if entry["name"] == name]
+    (about,) = [
+        entry for entry in json.loads((FOLDER / "index.json").read_text()) if entry["name"] == name
+    ]
     frame = pd.read_parquet(FOLDER / about["file"]).dropna(subset=[about["target"]])
     frame = frame.sample(min(rows, len(frame)), random_state=0) if shuffle else frame
     return frame.drop(columns=about["target"]), frame[about["target"]]
@@ -29,7 +33,16 @@ def table(name: str, rows: int, shuffle: bool = True) -> tuple[pd.DataFrame, pd.
 
 @pytest.mark.parametrize(
     "name",
-    ["anneal", "adult", "Diabetes130US", "Amazon_employee_access", "kropt", "credit-g", "mushroom", "MIC"],
+    [
+        "anneal",
+        "adult",
+        "Diabetes130US",
+        "Amazon_employee_access",
+        "kropt",
+        "credit-g",
+        "mushroom",
+        "MIC",
+    ],
 )
 def test_classification(name: str) -> None:
     X, y = table(name, 2_000)
@@ -41,12 +54,16 @@ def test_classification(name: str) -> None:
     codes = np.searchsorted(clf.classes_, y[:queries][seen].to_numpy())
     share = y[queries:].value_counts(normalize=True).reindex(clf.classes_).to_numpy()
     clipped = np.clip(proba[seen], 1e-6, None)
-    loss = log_loss(codes, clipped / clipped.sum(axis=1, keepdims=True), labels=range(len(clf.classes_)))
+    loss = log_loss(
+        codes, clipped / clipped.sum(axis=1, keepdims=True), labels=range(len(clf.classes_))
+    )
     prior = log_loss(codes, np.tile(share, (len(codes), 1)), labels=range(len(clf.classes_)))
     assert loss < 1.1 * prior, "worse than always answering with the class frequencies"
 
 
-@pytest.mark.parametrize("name", ["airbnb_nyc_2019", "diamonds", "houses", "Food_Delivery_Time", "wine_quality"])
+@pytest.mark.parametrize(
+    "name", ["airbnb_nyc_2019", "diamonds", "houses", "Food_Delivery_Time", "wine_quality"]
+)
 def test_regression(name: str) -> None:
     X, y = table(name, 2_000)
     reg = CrumbRegressor(n_clusters=3, context_size=200).fit(X[80:], y[80:])

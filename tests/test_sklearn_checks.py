@@ -40,7 +40,8 @@ class FrozenRegressor(Frozen, CrumbRegressor):
 
 
 @parametrize_with_checks(
-    [CrumbClassifier(**SMALL), CrumbRegressor(**SMALL)], expected_failed_checks=lambda estimator: BY_NATURE
+    [CrumbClassifier(**SMALL), CrumbRegressor(**SMALL)],
+    expected_failed_checks=lambda estimator: BY_NATURE,
 )
 def test_the_estimators_pass_what_can_be_passed(estimator, check) -> None:
     check(estimator)
@@ -56,4 +57,6 @@ def test_the_declared_checks_do_fail() -> None:
     from sklearn.utils.estimator_checks import check_methods_subset_invariance
 
     with pytest.raises(AssertionError):
-        check_methods_subset_invariance("CrumbRegressor", CrumbRegressor(context_size=5, n_clusters=3))
+        check_methods_subset_invariance(
+            "CrumbRegressor", CrumbRegressor(context_size=5, n_clusters=3)
+        )

@@ -30,7 +30,10 @@ class Outcome:
         if not self.seconds:
             return {}
         found = np.percentile(self.seconds, [50, 90, 99, 99.9])
-        return {name: round(1000 * float(s), 1) for name, s in zip(("p50", "p90", "p99", "p99_9"), found, strict=True)}
+        return {
+            name: round(1000 * float(s), 1)
+            for name, s in zip(("p50", "p90", "p99", "p99_9"), found, strict=True)
+        }
 
 
 class Connection:
@@ -45,9 +48,7 @@ class Connection:
         if self.writer is None:
             self.reader, self.writer = await asyncio.open_connection(self.host, self.port)
         assert self.reader is not None
-        head = (
-            f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         self.writer.write(head.encode() + body)
         try:
             answer = await self.reader.readuntil(b"\r\n\r\n")
@@ -121,7 +122,11 @@ class Load:
         return (len(self.outcome.rows) - before) / (loop.time() - started)
 
     async def poisson(
-        self, rate: float, seconds: float, seed: int = 0, each_second: Callable[[float], None] | None = None
+        self,
+        rate: float,
+        seconds: float,
+        seed: int = 0,
+        each_second: Callable[[float], None] | None = None,
     ) -> float:
         """Requests come when they come, whether or not others are answered: answers a second."""
         loop, rng = asyncio.get_running_loop(), np.random.default_rng(seed)

@@ -32,18 +32,24 @@ from crumb.bench.dataset import Dataset
 from crumb.bench.protocol import Run
 from crumb.bench.split import set_aside
 from crumb.files import atomic_write
-from crumb.infer import take
+from crumb.table.pieces import take
 from crumb.online import CrumbOnline
 from crumb.selection import MICP
 
 WAYS = ("drift", "never", "drift alone", "never alone", "micp")
 WIDTHS = {"whole": 0.25, "half": 0.5}  # of the window, by what the pool reaches over
-TABLES = "electricity,adult,covertype_20k,eeg-eye-state,letter,pendigits,SDSS17_ugriz,bank-marketing"
+TABLES = (
+    "electricity,adult,covertype_20k,eeg-eye-state,letter,pendigits,SDSS17_ugriz,bank-marketing"
+)
 
 
-def windows(dataset: Dataset, seed: int, options: Any) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+def windows(
+    dataset: Dataset, seed: int, options: Any
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
     """Rows of the pool, those that the first plan is made for (a window's worth), and the queries of every step."""
-    order, quantile, aside = set_aside(Run("online-drift", dataset.name, dataset.task, "", "", seed), dataset.X)
+    order, quantile, aside = set_aside(
+        Run("online-drift", dataset.name, dataset.task, "", "", seed), dataset.X
+    )
     rng = np.random.default_rng([seed, 7])
 
     width = WIDTHS[options.pool]
@@ -62,11 +68,15 @@ def taus(options: Any) -> np.ndarray:
     return np.linspace(0.0, 1.0, options.steps)
 
 
-def stream_for(way: str, pool: pd.DataFrame, y: np.ndarray, first: pd.DataFrame, options: Any) -> CrumbOnline:
+def stream_for(
+    way: str, pool: pd.DataFrame, y: np.ndarray, first: pd.DataFrame, options: Any
+) -> CrumbOnline:
     settings = {"context_size": options.context_size, "random_state": 0, "device": options.device}
     if way == "micp":
         clf = CrumbClassifier(strategy=MICP(n_clusters=options.clusters), **settings).fit(pool, y)
-        return CrumbOnline(clf, pool, timeout=60, b_min=10**6)  # all of its support sets, whoever asks first
+        return CrumbOnline(
+            clf, pool, timeout=60, b_min=10**6
+        )  # all of its support sets, whoever asks first
     clf = CrumbClassifier(n_clusters=options.clusters, **settings).fit(pool, y)
     return CrumbOnline(
         clf,
@@ -74,7 +84,7 @@ def stream_for(way: str, pool: pd.DataFrame, y: np.ndarray, first: pd.DataFrame,
         timeout=60,
         b_min=10**6,
         refresh=way.removesuffix(" alone"),
-        window=options.window,
+        recent=options.window,
         refresh_every=options.queries,
         plan_ahead=not way.endswith(" alone"),
     )
@@ -89,7 +99,7 @@ def accuracies(way: str, dataset: Dataset, seed: int, options: Any) -> Iterator[
             stream.flush()
             answers = [future.result() for future in futures]
             said = np.array([answer.classes[answer.value.argmax()] for answer in answers])
-            stream._refresher.settle()  # plans come between the steps, however fast the machine is
+            stream.settle()  # plans come between the steps, however fast the machine is
             yield {
                 "table": dataset.name,
                 "way": way,
@@ -113,13 +123,25 @@ def datasets(options: Any) -> Iterator[Dataset]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="folder of Parquet files with an index.json; default: made tables")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, help="folder of Parquet files with an index.json; default: made tables"
+    )
     parser.add_argument("--tables", help="names, with commas")
-    parser.add_argument("--pool", choices=list(WIDTHS), default="whole", help="what the pool reaches over")
+    parser.add_argument(
+        "--pool", choices=list(WIDTHS), default="whole", help="what the pool reaches over"
+    )
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--device", default="cpu")
-    for name, value in {"steps": 40, "queries": 256, "window": 512, "clusters": 20, "context-size": 1_000}.items():
+    for name, value in {
+        "steps": 40,
+        "queries": 256,
+        "window": 512,
+        "clusters": 20,
+        "context-size": 1_000,
+    }.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path)

@@ -56,7 +56,14 @@ def prepared(options: argparse.Namespace, folder: Path) -> tuple[list[Any], np.n
 
 
 def seen(out: Outcome) -> dict[str, Any]:
-    lost = out.sent - len(out.rows) - out.refused - out.broken - out.unreachable - sum(out.other.values())
+    lost = (
+        out.sent
+        - len(out.rows)
+        - out.refused
+        - out.broken
+        - out.unreachable
+        - sum(out.other.values())
+    )
     return {
         "requests": out.sent,
         "answers": len(out.rows),
@@ -70,7 +77,9 @@ def seen(out: Outcome) -> dict[str, Any]:
     }
 
 
-def under_load(server: Served, queries: np.ndarray, options: argparse.Namespace, meanwhile: Callable[[], Any]) -> Any:
+def under_load(
+    server: Served, queries: np.ndarray, options: argparse.Namespace, meanwhile: Callable[[], Any]
+) -> Any:
     """Run something in a thread while queries come; what clients saw, and what the something gave."""
     load = Load(server.url, queries)
 
@@ -92,7 +101,9 @@ def killed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     state = ["--state", folder / "state", "--snapshot-every", 1, "--keep-plans"]
     refresh = ["--refresh", "periodic", "--refresh-every", 500]
     with Served(*chosen, *state, *refresh, log=folder / "log") as server:
-        out, _ = under_load(server, queries, options, lambda: server.process.send_signal(signal.SIGKILL))
+        out, _ = under_load(
+            server, queries, options, lambda: server.process.send_signal(signal.SIGKILL)
+        )
     answers = checked(out, folder / "train.parquet", queries, options, folder / "state")
     with CrumbOnline.load(folder / "state" / "stream.crumb") as stream:
         version = stream.version
@@ -113,8 +124,18 @@ def killed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def failed_refresh(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Every new plan fails: the old one goes on answering."""
     chosen, queries = prepared(options, folder)
-    more = ["--refresh", "periodic", "--refresh-every", 200, "--state", folder / "state", "--keep-plans"]
-    with Served(*chosen, *more, log=folder / "log", command=[sys.executable, SABOTAGE, "refresh"]) as server:
+    more = [
+        "--refresh",
+        "periodic",
+        "--refresh-every",
+        200,
+        "--state",
+        folder / "state",
+        "--keep-plans",
+    ]
+    with Served(
+        *chosen, *more, log=folder / "log", command=[sys.executable, SABOTAGE, "refresh"]
+    ) as server:
         out, _ = under_load(server, queries, options, lambda: None)
         failures, status = server.metrics()["crumb_refresh_failures_total"], server.stop()
     answers = checked(out, folder / "train.parquet", queries, options, folder / "state")
@@ -133,7 +154,9 @@ def out_of_memory(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         time.sleep(options.seconds / 4)
         fault.unlink()
 
-    with Served(*chosen, *more, log=folder / "log", command=[sys.executable, SABOTAGE, "memory"]) as server:
+    with Served(
+        *chosen, *more, log=folder / "log", command=[sys.executable, SABOTAGE, "memory"]
+    ) as server:
         out, _ = under_load(server, queries, options, a_while)
         after, _ = under_load(server, queries, options, lambda: None)
         status = server.stop()
@@ -152,9 +175,7 @@ def slow_clients(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         replies: dict[str, int] = {}
 
         async def crawl() -> None:
-            head = (
-                b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n"
-            )
+            head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n"
             try:
                 reader, writer = await asyncio.open_connection(load.host, load.port)
                 writer.write(head)

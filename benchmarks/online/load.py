@@ -30,11 +30,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--rows", type=int, default=20_000, help="of the training table")
-    parser.add_argument("--queries", type=int, default=20_000, help="different ones; they come again and again")
+    parser.add_argument(
+        "--queries", type=int, default=20_000, help="different ones; they come again and again"
+    )
     parser.add_argument("--clusters", type=int, default=20)
     parser.add_argument("--context", type=int, default=500)
     parser.add_argument("--clients", type=int, default=256, help="that measure the capacity")
-    parser.add_argument("--refresh-every", type=int, default=20_000, help="queries; each refresh is a new version")
+    parser.add_argument(
+        "--refresh-every", type=int, default=20_000, help="queries; each refresh is a new version"
+    )
     parser.add_argument("--timeouts", type=float, nargs="*", default=[0.01, 0.05, 0.1, 0.5])
     parser.add_argument("--seconds", type=float, default=20.0, help="of the shorter measurements")
     parser.add_argument("--out", type=Path)
@@ -62,16 +66,29 @@ def run(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
         result["sustained"][f"times_{kind.removesuffix('_per_s')}"] = round(
             result["sustained"]["capacity_per_s"] / alone[kind], 1
         )
-    result["timeouts"] = [latency(train, queries, options, folder, timeout) for timeout in options.timeouts]
+    result["timeouts"] = [
+        latency(train, queries, options, folder, timeout) for timeout in options.timeouts
+    ]
     return result
 
 
 def words(train: Path, options: argparse.Namespace) -> list[Any]:
-    chosen = ["--train", train, "--target", "y", "--n-clusters", options.clusters, "--context-size", options.context]
+    chosen = [
+        "--train",
+        train,
+        "--target",
+        "y",
+        "--n-clusters",
+        options.clusters,
+        "--context-size",
+        options.context,
+    ]
     return [*chosen, "--log-level", "warning"]
 
 
-def one_call_per_query(train: Path, queries: np.ndarray, options: argparse.Namespace) -> dict[str, float]:
+def one_call_per_query(
+    train: Path, queries: np.ndarray, options: argparse.Namespace
+) -> dict[str, float]:
     """What a loop over ``predict_proba`` does: with a frozen plan whose contexts are kept, and with a plan each."""
     model = fitted(train, options.clusters, options.context)
     frame = _frame(queries[:2_000])
@@ -87,10 +104,20 @@ def one_call_per_query(train: Path, queries: np.ndarray, options: argparse.Names
     return rates
 
 
-def sustained(train: Path, queries: np.ndarray, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def sustained(
+    train: Path, queries: np.ndarray, options: argparse.Namespace, folder: Path
+) -> dict[str, Any]:
     """Capacity, then minutes at 80 % of it; every answer is held against the plan of its version."""
     state = folder / "state"
-    refresh = ["--refresh", "periodic", "--refresh-every", options.refresh_every, "--keep-plans", "--state", state]
+    refresh = [
+        "--refresh",
+        "periodic",
+        "--refresh-every",
+        options.refresh_every,
+        "--keep-plans",
+        "--state",
+        state,
+    ]
     memory: list[tuple[float, int]] = []
     with Served(*words(train, options), *refresh, log=folder / "load.log") as server:
         load = Load(server.url, queries)
@@ -100,7 +127,9 @@ def sustained(train: Path, queries: np.ndarray, options: argparse.Namespace, fol
             capacity = await load.closed(options.clients, options.seconds)
             load.outcome.seconds.clear()
             rate = await load.poisson(
-                0.8 * capacity, 60 * options.minutes, each_second=lambda s: memory.append((s, server.memory()))
+                0.8 * capacity,
+                60 * options.minutes,
+                each_second=lambda s: memory.append((s, server.memory())),
             )
             load.close()
             return capacity, rate
@@ -121,14 +150,18 @@ def sustained(train: Path, queries: np.ndarray, options: argparse.Namespace, fol
         "other_statuses": out.other,
         "mixed_up_ids": out.mixed_up,
         "exit_status": status,
-        "rows_per_pass": round(metrics["crumb_pass_rows_sum"] / metrics["crumb_pass_rows_count"], 1),
+        "rows_per_pass": round(
+            metrics["crumb_pass_rows_sum"] / metrics["crumb_pass_rows_count"], 1
+        ),
         "refreshes": int(metrics["crumb_refreshes_total"]),
         **checked(out, train, queries, options, state),
         **growth(memory, 60 * options.minutes),
     }
 
 
-def checked(out: Outcome, train: Path, queries: np.ndarray, options: argparse.Namespace, state: Path) -> dict[str, Any]:
+def checked(
+    out: Outcome, train: Path, queries: np.ndarray, options: argparse.Namespace, state: Path
+) -> dict[str, Any]:
     """Every answer against ``predict_proba`` with the frozen plan of its version, in this process."""
     model = fitted(train, options.clusters, options.context)
     rows, versions, values = np.array(out.rows), np.array(out.versions), np.array(out.values)
@@ -141,7 +174,11 @@ def checked(out: Outcome, train: Path, queries: np.ndarray, options: argparse.Na
         gap = np.abs(values[mine] - wanted).max(axis=1)
         wrong += int((gap > TOLERANCE).sum())
         largest = max(largest, float(gap.max()))
-    return {"versions": len(np.unique(versions)), "wrong_answers": wrong, "largest_difference": largest}
+    return {
+        "versions": len(np.unique(versions)),
+        "wrong_answers": wrong,
+        "largest_difference": largest,
+    }
 
 
 def growth(memory: list[tuple[float, int]], seconds: float) -> dict[str, Any]:
@@ -168,11 +205,17 @@ def latency(
             load = Load(server.url, queries)
             await load.closed(options.clients, min(5.0, options.seconds))
             capacity = await load.closed(options.clients, options.seconds / 2)
-            found: dict[str, Any] = {"timeout_s": timeout, "capacity_per_s": round(capacity, 1), "loads": []}
+            found: dict[str, Any] = {
+                "timeout_s": timeout,
+                "capacity_per_s": round(capacity, 1),
+                "loads": [],
+            }
             for share in (0.1, 0.5, 0.8):
                 load.outcome = Outcome()
                 rate = await load.poisson(share * capacity, options.seconds)
-                found["loads"].append({"share": share, "per_s": round(rate, 1), **load.outcome.percentiles()})
+                found["loads"].append(
+                    {"share": share, "per_s": round(rate, 1), **load.outcome.percentiles()}
+                )
             load.close()
             return found
 

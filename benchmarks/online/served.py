@@ -72,7 +72,10 @@ class Served:
 
     def metrics(self) -> dict[str, float]:
         lines = httpx.get(self.url + "/metrics", timeout=30).text.splitlines()
-        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[:1] != "#")}
+        return {
+            name: float(value)
+            for name, value in (line.rsplit(" ", 1) for line in lines if line[:1] != "#")
+        }
 
     def stop(self) -> int:
         self.process.terminate()

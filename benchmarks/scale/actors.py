@@ -42,7 +42,11 @@ def write(folder: Path, rows: int) -> Path:
     """As ``generate.write``, with all cores."""
     parts = range(-(-rows // generate.PART_ROWS))
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        list(pool.map(generate.write_part, [folder] * len(parts), parts, [generate.PART_ROWS] * len(parts)))
+        list(
+            pool.map(
+                generate.write_part, [folder] * len(parts), parts, [generate.PART_ROWS] * len(parts)
+            )
+        )
     return folder
 
 
@@ -79,7 +83,14 @@ def main() -> None:
             _, fit_s = timed(lambda: estimator.fit(table, generate.TARGET))
             plan, plan_s = timed(lambda: estimator.plan(asked))
             digest = int(np.concatenate(plan.contexts).sum())
-            say(**facts, again=again, fit_s=fit_s, score_s=scoring.seconds, plan_s=plan_s, contexts=digest)
+            say(
+                **facts,
+                again=again,
+                fit_s=fit_s,
+                score_s=scoring.seconds,
+                plan_s=plan_s,
+                contexts=digest,
+            )
         return plan
 
     with tempfile.TemporaryDirectory() as scratch:
@@ -88,7 +99,10 @@ def main() -> None:
         say(rows=options.rows, cores=os.cpu_count(), floor_s=floor_seconds(table, NAMES))
         for jobs in options.jobs:
             fit_and_plan(
-                CrumbClassifier(model=LogisticRegression(), n_jobs=jobs), queries[:1_000], engine="local", jobs=jobs
+                CrumbClassifier(model=LogisticRegression(), n_jobs=jobs),
+                queries[:1_000],
+                engine="local",
+                jobs=jobs,
             )
         local = CrumbClassifier(device="cuda")
         plan = fit_and_plan(local, queries, engine="local", device="cuda")
@@ -100,7 +114,11 @@ def main() -> None:
 
         def ask(what: str, estimator: Any, its_plan: Any) -> None:
             answers, seconds = timed(lambda: estimator.predict_proba(queries, plan=its_plan))
-            say(passes=what, seconds=seconds, largest_difference=float(np.abs(answers - expected).max()))
+            say(
+                passes=what,
+                seconds=seconds,
+                largest_difference=float(np.abs(answers - expected).max()),
+            )
 
         ask("here, warm", local, plan)
         ask("on an actor that has to start", remote, other)

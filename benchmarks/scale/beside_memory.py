@@ -47,15 +47,24 @@ def mmd2_of(plan: Plan, pool: np.ndarray, queries: np.ndarray) -> np.ndarray:
     found = []
     for k, context in enumerate(plan.contexts):
         rows, mine = (pool[context] - mean) / scale, asked[plan.labels == k]
-        found.append(mean_kernel(rows, rows) - 2 * mean_kernel(rows, mine) + mean_kernel(mine, mine))
+        found.append(
+            mean_kernel(rows, rows) - 2 * mean_kernel(rows, mine) + mean_kernel(mine, mine)
+        )
     return np.array(found)
 
 
-def compare(folder: Path, rows: int, columns: int, kernel: str, seed: int, context_size: int) -> dict[str, Any]:
+def compare(
+    folder: Path, rows: int, columns: int, kernel: str, seed: int, context_size: int
+) -> dict[str, Any]:
     names = [f"x{j:02d}" for j in range(columns)]
     table = generate.write(folder, rows)
     queries = pd.DataFrame(generate.queries(QUERIES))[names]
-    options = {"kernel": kernel, "context_size": context_size, "random_state": seed, "herd_batch": 1}
+    options = {
+        "kernel": kernel,
+        "context_size": context_size,
+        "random_state": seed,
+        "herd_batch": 1,
+    }
     frame, _ = read_whole(open_source(table, columns=names))
     memory, memory_s = timed(frame, queries, **options)
     disk, disk_s = timed(table, queries, columns=names, **options)
@@ -69,7 +78,9 @@ def compare(folder: Path, rows: int, columns: int, kernel: str, seed: int, conte
         "context_size": context_size,
         "covered": disk.settings["pool"]["covered"],
         "same_rows": float(
-            np.mean([np.isin(a, b).mean() for a, b in zip(memory.contexts, disk.contexts, strict=True)])
+            np.mean(
+                [np.isin(a, b).mean() for a, b in zip(memory.contexts, disk.contexts, strict=True)]
+            )
         ),
         "mmd2_memory": float(found[0].mean()),
         "mmd2_disk": float(found[1].mean()),
@@ -83,11 +94,15 @@ def compare(folder: Path, rows: int, columns: int, kernel: str, seed: int, conte
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--tables", nargs="+", default=["3000000x20", "6000000x10"], help="rows x columns")
+    parser.add_argument(
+        "--tables", nargs="+", default=["3000000x20", "6000000x10"], help="rows x columns"
+    )
     parser.add_argument("--kernels", nargs="+", default=["auto", "exact"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--context-size", type=int, default=500)
-    parser.add_argument("--hold-nothing", action="store_true", help="smaller tables too are treated as too large")
+    parser.add_argument(
+        "--hold-nothing", action="store_true", help="smaller tables too are treated as too large"
+    )
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     if options.hold_nothing:

@@ -56,7 +56,9 @@ class FallingModel(LogisticRegression):
         return super().fit(X, y)
 
 
-def run(table: Path, engine: Any, model: Any, queries: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def run(
+    table: Path, engine: Any, model: Any, queries: pd.DataFrame
+) -> tuple[np.ndarray, np.ndarray]:
     clf = CrumbClassifier(model=model, engine=engine, n_jobs=2, context_size=300, n_clusters=8)
     clf.fit(table, generate.TARGET)
     plan = clf.plan(queries)
@@ -82,8 +84,17 @@ def cases(folder: Path) -> list[dict[str, Any]]:
         try:
             seen = work()
         except Exception as error:
-            seen = f"ends with {type(error).__name__}: {' '.join(str(error).split())}".replace(str(folder), "…")
-        found.append({"engine": engine, "fault": fault, "seen": seen, "seconds": time.perf_counter() - started})
+            seen = f"ends with {type(error).__name__}: {' '.join(str(error).split())}".replace(
+                str(folder), "…"
+            )
+        found.append(
+            {
+                "engine": engine,
+                "fault": fault,
+                "seen": seen,
+                "seconds": time.perf_counter() - started,
+            }
+        )
         print(found[-1], flush=True)
 
     def killed(name: str, engine: Any) -> str:
@@ -114,11 +125,17 @@ def cases(folder: Path) -> list[dict[str, Any]]:
         from crumb.scale.ray_engine import RayEngine
     except ImportError:
         return found
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+    )
     sys.modules["faults"] = sys.modules["__main__"]
     Falls.__module__ = FallingModel.__module__ = "faults"  # workers import it by name
     node = {"num_cpus": 1, "object_store_memory": 200_000_000}
-    notice = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 2}
+    notice = {
+        "health_check_initial_delay_ms": 0,
+        "health_check_period_ms": 300,
+        "health_check_failure_threshold": 2,
+    }
     cluster = Cluster(initialize_head=True, head_node_args={**node, "_system_config": notice})
     second = cluster.add_node(**node)
     ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
@@ -126,7 +143,11 @@ def cases(folder: Path) -> list[dict[str, Any]]:
     case("ray", "none: two nodes", lambda: same(run(table, engine, plain, queries), expected))
     case("ray", "a worker killed during scoring", lambda: killed("ray", engine))
     falling = FallingModel(str(folder / "actor-killed"))
-    case("ray", "an actor killed during a pass", lambda: same(run(table, engine, falling, queries), expected))
+    case(
+        "ray",
+        "an actor killed during a pass",
+        lambda: same(run(table, engine, falling, queries), expected),
+    )
     case("ray", "a poisoned shard", lambda: poisoned(engine))
 
     def removed() -> str:

@@ -63,7 +63,9 @@ def write(folder: Path, total: int) -> Path:
 
 
 def write_part(folder: Path, part: int, count: int) -> None:
-    pq.write_table(pa.table(rows(part, count)), folder / f"part-{part:05d}.parquet", row_group_size=GROUP_ROWS)
+    pq.write_table(
+        pa.table(rows(part, count)), folder / f"part-{part:05d}.parquet", row_group_size=GROUP_ROWS
+    )
 
 
 if __name__ == "__main__":

@@ -37,15 +37,25 @@ def one(table: Path, *words: str) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 5_000_000, 10_000_000, 50_000_000])
-    parser.add_argument("--engine-rows", type=int, default=10_000_000, help="rows of the comparison of engines")
-    parser.add_argument("--folder", type=Path, help="where the tables are written for the time being")
+    parser.add_argument(
+        "--rows", type=int, nargs="+", default=[1_000_000, 5_000_000, 10_000_000, 50_000_000]
+    )
+    parser.add_argument(
+        "--engine-rows", type=int, default=10_000_000, help="rows of the comparison of engines"
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="where the tables are written for the time being"
+    )
     parser.add_argument("--no-faults", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="crumb-scale-", dir=options.folder))
     results: dict[str, Any] = {
-        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "system": platform.system()},
+        "machine": {
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+            "system": platform.system(),
+        },
         "queries": 1_000,
         "passes": [],
         "pruning": [],
@@ -56,12 +66,16 @@ def main() -> None:
         for rows in options.rows:
             table = generate.write(folder, rows)
             results["passes"] += [one(table, "--kernel", "auto")]
-            results["passes"] += [one(table, "--kernel", "rff", "--rff-dim", str(dim)) for dim in (64, 256)]
+            results["passes"] += [
+                one(table, "--kernel", "rff", "--rff-dim", str(dim)) for dim in (64, 256)
+            ]
             results["passes"].append(one(table, "--kernel", "exact"))
             if rows == max(options.rows):
                 for columns in ("20", "3"):
                     words = ("--kernel", "exact", "--columns", columns, "--exactly")
-                    results["pruning"] += [one(table, *words, way) for way in ("pruned", "pairs", "cross-terms")]
+                    results["pruning"] += [
+                        one(table, *words, way) for way in ("pruned", "pairs", "cross-terms")
+                    ]
             if rows != options.engine_rows:
                 shutil.rmtree(table)
         table = generate.write(folder, options.engine_rows)

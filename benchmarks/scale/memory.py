@@ -44,7 +44,9 @@ class Peak:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._over.set()
         self._thread.join()
         self.bytes = max(self.bytes, resident_bytes(os.getpid()))

@@ -20,7 +20,7 @@ from memory import Peak
 from sklearn.linear_model import LogisticRegression
 
 from crumb import CrumbClassifier
-from crumb.neighbours import squared_distances
+from crumb.herding.neighbours import squared_distances
 from crumb.scale import pool as pools
 from crumb.scale import strategies
 from crumb.scale.look import Look
@@ -30,7 +30,14 @@ from crumb.scale.rules import Entries, Nearest
 class EveryPair(Nearest):
     """Holds every row against every query, however far the row is from the query's cluster."""
 
-    def __init__(self, points: np.ndarray, counts: np.ndarray, share: float, groups: np.ndarray, **options: Any):
+    def __init__(
+        self,
+        points: np.ndarray,
+        counts: np.ndarray,
+        share: float,
+        groups: np.ndarray,
+        **options: Any,
+    ):
         super().__init__(points, counts, share, **options)
 
 
@@ -40,7 +47,9 @@ class EveryCrossTerm(EveryPair):
     def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
         queries = self.points.astype(np.float32)
         for start in range(0, len(look.points), TILE):
-            kernel = squared_distances(queries, look.points[start : start + TILE].astype(np.float32))
+            kernel = squared_distances(
+                queries, look.points[start : start + TILE].astype(np.float32)
+            )
             kernel *= np.float32(-0.5 / self.points.shape[1])
             np.exp(kernel, out=kernel).mean(axis=0)
         return super().find(look, limits)
@@ -94,7 +103,9 @@ def main() -> None:
     from crumb.scale.engine import resolve_engine
 
     workers = resolve_engine(engine, options.jobs)
-    list(workers.map(warm, range(8), 8))  # processes are started and have their imports before anything is timed
+    list(
+        workers.map(warm, range(8), 8)
+    )  # processes are started and have their imports before anything is timed
     scoring: list[float] = []
     score = pools.DiskPool._score
 

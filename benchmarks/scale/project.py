@@ -12,7 +12,9 @@ from pathlib import Path
 
 def per_million(results: dict, kernel: str, key: str) -> float:
     """Seconds a million rows, from the largest table, on the cores of the machine that measured."""
-    passes = [one for one in results["passes"] if one["kernel"] == kernel and one["engine"] == "local"]
+    passes = [
+        one for one in results["passes"] if one["kernel"] == kernel and one["engine"] == "local"
+    ]
     largest = max(passes, key=lambda one: one["rows"])
     return largest[key] / largest["rows"] * 1e6
 
@@ -38,15 +40,21 @@ def main() -> None:
     share = results["machine"]["cores"] / (options.machines * options.cores)
     fit = per_million(results, "auto", "fit_s") * options.rows / 1e6 * share
     score = per_million(results, "auto", "score_s") * options.rows / 1e6 * share
-    herding = max(one["plan_s"] - one["score_s"] for one in results["passes"] if one["kernel"] == "auto")
+    herding = max(
+        one["plan_s"] - one["score_s"] for one in results["passes"] if one["kernel"] == "auto"
+    )
     passes = options.queries * options.pass_seconds / (options.machines * options.gpus)
     chunks = options.queries / options.chunk
     gigabytes = options.rows * options.columns * 8 / 1e9 / options.machines
-    print(f"fit, computing:                      {fit:10,.1f} s, {gigabytes:,.0f} GB to read on each machine")
+    print(
+        f"fit, computing:                      {fit:10,.1f} s, {gigabytes:,.0f} GB to read on each machine"
+    )
     print(f"one plan, scoring:                   {score:10,.1f} s, and as much to read")
     print(f"one plan, herding on the driver:     {herding:10,.1f} s, whatever the rows")
     print(f"passes, one plan shared:             {passes:10,.1f} s")
-    print(f"a plan for each of {chunks:,.0f} chunks:      {chunks * (score + herding):10,.1f} s more")
+    print(
+        f"a plan for each of {chunks:,.0f} chunks:      {chunks * (score + herding):10,.1f} s more"
+    )
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ _HOME = {
     "CrumbClassifier": "crumb.estimator",
     "CrumbRegressor": "crumb.estimator",
     "CrumbOnline": "crumb.online",
-    "EarlyStopping": "crumb.herding",
+    "EarlyStopping": "crumb.herding.greedy",
     "Plan": "crumb.plan",
     "load": "crumb.persistence",
-    "paper_configuration": "crumb.settings",
+    "paper_configuration": "crumb.options",
     "select_contexts": "crumb.planning",
     "MMD": "crumb.selection",
     "Uniform": "crumb.selection",
@@ -53,13 +53,13 @@ __all__ = [
 if TYPE_CHECKING:
     from crumb.errors import CrumbError
     from crumb.estimator import CrumbClassifier, CrumbRegressor
-    from crumb.herding import EarlyStopping
+    from crumb.herding.greedy import EarlyStopping
     from crumb.online import CrumbOnline
+    from crumb.options import paper_configuration
     from crumb.persistence import load
     from crumb.plan import Plan
     from crumb.planning import select_contexts
     from crumb.selection import KNN, MICP, MMD, CentroidNN, Full, Uniform, VoronoiUniform
-    from crumb.settings import paper_configuration
 
 
 def __getattr__(name: str) -> Any:

@@ -1,9 +1,9 @@
 """Seconds or gigabytes instead of K and n: the most and largest contexts that fit.
 
-What a pass takes is measured on this machine: two small passes of the model itself, and its own count of operations for
-all others. What stage 2 takes comes from ``cost.py``. The rungs of a ladder keep n = 50 K, which the defaults have (20
-clusters, 1,000 rows), and the highest one that fits is taken. Times vary, and so the choice may from run to run; the
-plan says what was chosen.
+What a pass takes is measured on this machine: two small passes are timed, and the model's own count
+of operations gives the rest. What stage 2 takes comes from ``herding/cost.py``. The rungs of a
+ladder keep n = 50 K, as the defaults do (20 clusters, 1,000 rows); the highest one that fits is
+taken. Times vary, so the choice may differ from run to run; the plan says what was chosen.
 """
 
 from __future__ import annotations
@@ -14,25 +14,53 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crumb.cost import Load, affordable_values
 from crumb.errors import InvalidInput
-from crumb.infer import Pool, infer, take
+from crumb.herding.cost import Load, affordable_values
+from crumb.infer import infer
 from crumb.pfn import Backend, Output
-from crumb.planning import PlanSettings
+from crumb.pool import Labelled
+from crumb.rng import generator
 from crumb.selection import KNN, MMD
+from crumb.table.pieces import take
 
-LADDER = (100, 150, 200, 300, 400, 500, 700, 1_000, 1_500, 2_000, 3_000, 4_000, 5_000, 7_000, 10_000, 15_000, 20_000)
+if TYPE_CHECKING:
+    from crumb.options import Options
+
+LADDER = (
+    100,
+    150,
+    200,
+    300,
+    400,
+    500,
+    700,
+    1_000,
+    1_500,
+    2_000,
+    3_000,
+    4_000,
+    5_000,
+    7_000,
+    10_000,
+    15_000,
+    20_000,
+)
 ROWS_PER_CLUSTER = 50  # n = 50 K
 MOST_CLUSTERS = 400
 HERDING_SHARE = 0.3  # of the seconds, that stage 2 may take
 TRIALS = (200, 600)  # rows of the contexts that are timed
 TOGETHER = 8  # contexts that are timed at once on a GPU, where they share passes
 MOST_ASKED = 200  # queries of a timed context
-_UNITS = {"s": ("seconds", 1.0), "min": ("seconds", 60.0), "mb": ("gigabytes", 1e-3), "gb": ("gigabytes", 1.0)}
+_UNITS = {
+    "s": ("seconds", 1.0),
+    "min": ("seconds", 60.0),
+    "mb": ("gigabytes", 1e-3),
+    "gb": ("gigabytes", 1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -70,14 +98,20 @@ class Rung:
     gigabytes: float
 
     def fits(self, budget: Budget) -> bool:
-        return self.seconds <= (budget.seconds or float("inf")) and self.gigabytes <= (budget.gigabytes or float("inf"))
+        return self.seconds <= (budget.seconds or float("inf")) and self.gigabytes <= (
+            budget.gigabytes or float("inf")
+        )
 
 
 def parse_budget(budget: Any) -> Budget | None:
     """``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of seconds."""
     if budget is None or isinstance(budget, Budget):
         return budget
-    text = f"{budget}s" if isinstance(budget, (int, float)) and not isinstance(budget, bool) else budget
+    text = (
+        f"{budget}s"
+        if isinstance(budget, (int, float)) and not isinstance(budget, bool)
+        else budget
+    )
     found: dict[str, float] = {}
     for part in text.replace(",", " ").split() if isinstance(text, str) else ():
         matched = re.fullmatch(r"([\d.e+-]+?)(s|min|mb|gb)", part.lower())
@@ -87,7 +121,9 @@ def parse_budget(budget: Any) -> Budget | None:
         name, factor = _UNITS[matched[2]]
         found[name] = _number(matched[1]) * factor
     if not found or not all(0 < value < math.inf for value in found.values()):
-        raise InvalidInput(f"budget must be like '30s', '2min', '4GB' or '30s 4GB', got {budget!r}.")
+        raise InvalidInput(
+            f"budget must be like '30s', '2min', '4GB' or '30s 4GB', got {budget!r}."
+        )
     return Budget(**found)
 
 
@@ -127,62 +163,79 @@ def highest(ladder: Iterator[Rung], budget: Budget) -> Rung:
     if not best.fits(budget):
         warnings.warn(
             f"The smallest contexts ({lowest.clusters} of {lowest.rows} rows) are expected to take "
-            f"{lowest.seconds:.1f} s and {lowest.gigabytes:.2f} GB, more than the budget; they are used.",
+            f"{lowest.seconds:.1f} s and {lowest.gigabytes:.2f} GB, more than the budget; "
+            f"they are used.",
             stacklevel=4,
         )
     return best
 
 
 def choose(
-    budget: Budget,
-    settings: PlanSettings,
+    options: Options,
     passes: PassCost,
     queries: int,
-    pool: tuple[int, ...],
+    shape: tuple[int, int],
     window: int | None,
     spent: float = 0.0,
-) -> PlanSettings:
-    """The settings with K and n that fit, unless the user has fixed them, and what was expected of them.
+) -> Options:
+    """The options with K and n that fit, unless the user fixed them, and what they should take.
 
-    ``pool``: its rows and columns in the selection space. ``spent``: seconds of the budget that measuring has taken.
+    ``shape``: of the pool in the selection space. ``spent``: seconds that measuring has taken.
     """
+    budget = options.budget
+    assert budget is not None
     seconds = None if budget.seconds is None else HERDING_SHARE * budget.seconds
-    affordable = affordable_values(settings.device, settings.n_jobs, seconds)
-    herds = isinstance(settings.strategy, MMD)
+    affordable = affordable_values(options.device, options.n_jobs, seconds)
+    herds = isinstance(options.strategy, MMD)
 
     def price(clusters: int, rows: int) -> tuple[float, float]:
-        load = Load(pool[0], queries, clusters, rows, pool[1])
-        herding = load.seconds(affordable, settings.device, settings.n_jobs) if herds else 0.0
-        largest = max(load.bytes(settings.device) if herds else 0, passes.bytes(clusters, rows, queries))
+        load = Load(shape[0], queries, clusters, rows, shape[1])
+        herding = load.seconds(affordable, options.device, options.n_jobs) if herds else 0.0
+        largest = passes.bytes(clusters, rows, queries)
+        largest = max(largest, load.bytes(options.device)) if herds else largest
         return spent + herding + passes.seconds(clusters, rows, queries), largest / 1e9
 
-    clusters = (
-        queries if isinstance(settings.strategy, KNN) else settings.n_clusters if settings.fixed_clusters else None
+    clusters = options.n_clusters if options.fixed_clusters else None
+    clusters = queries if isinstance(options.strategy, KNN) else clusters
+    rows = options.context_size if options.fixed_size else None
+    rung = highest(rungs(queries, shape[0], window, clusters, rows, price), budget)
+    expected = {
+        "expected_seconds": round(rung.seconds, 3),
+        "expected_gigabytes": round(rung.gigabytes, 3),
+    }
+    facts = {**options.facts, "budget": {**asdict(budget), **expected}}
+    return replace(
+        options,
+        n_clusters=rung.clusters,
+        context_size=rung.rows,
+        affordable=affordable,
+        facts=facts,
     )
-    rows = settings.n if settings.fixed_rows else None
-    rung = highest(rungs(queries, pool[0], window, clusters, rows, price), budget)
-    expected = {"expected_seconds": round(rung.seconds, 3), "expected_gigabytes": round(rung.gigabytes, 3)}
-    facts = {**settings.facts, "budget": {**asdict(budget), **expected}}
-    return replace(settings, n_clusters=rung.clusters, n=rung.rows, affordable=affordable, facts=facts)
 
 
-def measure(backend: Backend, pool: Pool, queries: int, seed: int) -> PassCost:
-    """Time two sizes of passes with rows of the pool in the place of queries."""
-    columns, together = pool.rows.shape[1], 1 if backend.settings.device == "cpu" else TOGETHER
+def measure(backend: Backend, pool: Labelled, queries: int, seed: int) -> PassCost:
+    """Time two sizes of passes, with rows of the pool as queries."""
+    columns, size = pool.rows.shape[1], len(pool.ids)
+    together = 1 if backend.settings.device == "cpu" else TOGETHER
     asked = max(1, min(MOST_ASKED, queries // 20))
-    rng, output = np.random.default_rng(seed), Output(backend.outputs[0])
+    rng, output = generator(seed, "budget"), Output(backend.outputs[0])
 
     def run(rows: int) -> None:
-        contexts = [rng.choice(len(pool.y), min(rows, len(pool.y)), replace=False) for _ in range(together)]
-        questions = take(pool.rows, rng.choice(len(pool.y), asked * together))
-        infer(backend, pool, contexts, np.arange(asked * together) % together, questions, output)
+        n = min(rows, size)
+        contexts = [pool.ids[rng.choice(size, n, replace=False)] for _ in range(together)]
+        questions = take(pool.rows, rng.choice(size, asked * together))
+        labels = np.arange(asked * together) % together
+        infer(backend, pool, contexts, labels, questions, output)
 
-    each, per_work = timed(run, lambda rows: together * backend.work(min(rows, len(pool.y)), asked, columns))
+    def work(rows: int) -> float:
+        return together * backend.work(min(rows, size), asked, columns)
+
+    each, per_work = timed(run, work)
     return PassCost(backend, columns, each / together, per_work)
 
 
 def timed(run: Callable[[int], object], work: Callable[[int], float]) -> tuple[float, float]:
-    """Seconds of every pass, and of a unit of work, from passes of two sizes; the first one warms up."""
+    """Seconds of a pass, and of a unit of work, from passes of two sizes; the first warms up."""
     run(TRIALS[0])
     seconds = []
     for rows in TRIALS:

@@ -17,11 +17,17 @@ def resolve_device(device: str) -> str:
 
     if not isinstance(device, str) or device.partition(":")[0] not in DEVICES:
         raise InvalidInput(f"Unknown device {device!r}: choose one of {', '.join(DEVICES)}.")
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+    }
     if device == "auto":
         return "cuda" if there["cuda"] else "mps" if there["mps"] else "cpu"
     if not there[device.partition(":")[0]]:
-        raise InvalidInput(f"The device {device!r} is not available on this machine: use device='cpu' or 'auto'.")
+        raise InvalidInput(
+            f"The device {device!r} is not available on this machine: use device='cpu' or 'auto'."
+        )
     return device
 
 
@@ -31,11 +37,13 @@ def out_of_memory(error: BaseException) -> bool:
 
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return True
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)  # torch on a CPU
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(
+        error
+    )  # torch on a CPU
 
 
 def collect_garbage(device: str) -> None:
-    """Give back what nobody refers to any more: errors hold on to what filled the memory, in circles."""
+    """Free memory: errors refer in circles to what filled it."""
     import torch
 
     gc.collect()
@@ -49,5 +57,7 @@ def free_bytes(device: str) -> int:
 
     if not device.startswith("cuda"):
         return UNKNOWN
-    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # kept by torch for the next ones
+    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(
+        device
+    )  # kept by torch for the next ones
     return int(0.8 * (torch.cuda.mem_get_info(device)[0] + idle))

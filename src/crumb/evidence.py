@@ -6,16 +6,22 @@ import numpy as np
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
 
-from crumb.kernel import Rbf
+from crumb.herding.kernel import Rbf
+from crumb.rng import generator
 from crumb.selection import Problem, Selection
-from crumb.selection.base import stream
 
-EVIDENCE_VALUES = 500_000_000  # kernel values spent on traces that the strategy did not leave itself
-SUPPORT_ROWS = 20_000  # pool rows against which queries are held to see whether the pool covers them
+EVIDENCE_VALUES = (
+    500_000_000  # kernel values spent on traces that the strategy did not leave itself
+)
+SUPPORT_ROWS = (
+    20_000  # pool rows against which queries are held to see whether the pool covers them
+)
 SUPPORT_QUANTILE = 0.99
 
 
-def trace(problem: Problem, context: np.ndarray, queries: np.ndarray, exact: bool = False) -> np.ndarray:
+def trace(
+    problem: Problem, context: np.ndarray, queries: np.ndarray, exact: bool = False
+) -> np.ndarray:
     """MMD² between the queries and the first 1, 2, … rows of a context, by the plan's kernel or the exact one."""
     points = problem.tensor(problem.pool[context])
     similarity = Rbf(problem.kernel.bandwidth) if exact else problem.similarity()
@@ -47,7 +53,7 @@ def support_rows(rows: int, seed: int) -> np.ndarray:
     """The pool rows against which queries are held, by number."""
     if rows <= SUPPORT_ROWS:
         return np.arange(rows)
-    return stream(seed, "support").choice(rows, SUPPORT_ROWS, replace=False)
+    return generator(seed, "support").choice(rows, SUPPORT_ROWS, replace=False)
 
 
 def measure_support(
@@ -64,7 +70,9 @@ def measure_support(
     if len(reference) < 2:
         return distance, np.zeros(len(distance), dtype=bool)
     search = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(reference)
-    probes = reference[problem.rng("probes").choice(len(reference), min(len(reference), 2_000), replace=False)]
+    probes = reference[
+        problem.rng("probes").choice(len(reference), min(len(reference), 2_000), replace=False)
+    ]
     # A row of the pool is its own nearest neighbour: the second one is the neighbour.
     own = search.kneighbors(probes, n_neighbors=2)[0][:, 1]
     radius = np.quantile(own, SUPPORT_QUANTILE)

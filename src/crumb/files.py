@@ -19,7 +19,7 @@ from crumb.errors import PlanMismatch
 
 @contextmanager
 def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
-    """A file that appears under its name only when it is complete; a failure leaves nothing behind."""
+    """A file that appears under its name only when complete; a failure leaves nothing behind."""
     path = Path(path)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give the name of a file in it.")
@@ -32,7 +32,9 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)  # mkstemp makes private files; this one is meant to be shared
+        os.chmod(
+            name, 0o666 & ~umask
+        )  # mkstemp makes private files; this one is meant to be shared
         os.replace(name, path)
     except BaseException:  # Ctrl-C too must leave nothing half-written
         Path(name).unlink(missing_ok=True)
@@ -48,7 +50,9 @@ def write_archive(
     files: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write ``about.json``, one ``.npy`` an array and the given files into one zip."""
-    text = json.dumps({"format": kind, "version": version, **about}, indent=1, allow_nan=False, default=_plain)
+    text = json.dumps(
+        {"format": kind, "version": version, **about}, indent=1, allow_nan=False, default=_plain
+    )
     with (
         atomic_write(path) as target,
         zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
@@ -78,10 +82,13 @@ def read_archive(
             if not isinstance(about, dict):
                 raise ValueError("about.json is no dictionary")
             if about.get("format") != kind:
-                raise PlanMismatch(f"{path} is a {about.get('format')!r} file, not a {kind!r} file.")
+                raise PlanMismatch(
+                    f"{path} is a {about.get('format')!r} file, not a {kind!r} file."
+                )
             if about.get("version") != version:
                 raise PlanMismatch(
-                    f"{path} has version {about.get('version')} of its format; this release reads version {version}."
+                    f"{path} has version {about.get('version')} of its format; this release reads "
+                    f"version {version}."
                 )
             names = [name for name in archive.namelist() if name != "about.json"]
             content = {name: archive.read(name) for name in names}
@@ -93,5 +100,11 @@ def read_archive(
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, MemoryError) as error:
         if isinstance(error, PlanMismatch):
             raise
-        raise PlanMismatch(f"{path} is not a complete {kind!r} file: it may be truncated.") from error
-    return about, arrays, {name: data for name, data in content.items() if not name.endswith(".npy")}
+        raise PlanMismatch(
+            f"{path} is not a complete {kind!r} file: it may be truncated."
+        ) from error
+    return (
+        about,
+        arrays,
+        {name: data for name, data in content.items() if not name.endswith(".npy")},
+    )

@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from crumb.pfn.base import Backend, ContextTask, Output
+from crumb.pool import Labelled
 from crumb.progress import progress_bar
-from crumb.table import Rows
+from crumb.table.encoder import Rows
+from crumb.table.pieces import take
 
-BREATH = 0.001  # seconds between contexts that are made ready: locks are not fair, and passes wait for the network
-
-
-@dataclass(frozen=True)
-class Pool:
-    """The training rows as the PFN sees them, with labels: class codes 0 … C−1, or numbers."""
-
-    rows: Rows
-    y: np.ndarray
-    n_classes: int | None  # None: regression
-    token: bytes = field(default_factory=partial(os.urandom, 16))  # tells its contexts from those of other pools
-
-    def take(self, context: np.ndarray) -> Rows:
-        """The rows of a context, given by their numbers."""
-        return take(self.rows, context)
-
-    def labels(self, context: np.ndarray) -> np.ndarray:
-        return self.y[context]
-
-    def column(self, context: np.ndarray, j: int) -> pd.Series:
-        return pd.Series(self.rows[context, j]) if isinstance(self.rows, np.ndarray) else self.rows.iloc[context, j]
-
-
-@dataclass(frozen=True)
-class HeldPool(Pool):
-    """Some rows of a pool that lies elsewhere, under the numbers that they have there."""
-
-    ids: np.ndarray = field(kw_only=True)  # of the rows, rising
-
-    def take(self, context: np.ndarray) -> Rows:
-        return take(self.rows, np.searchsorted(self.ids, context))
-
-    def labels(self, context: np.ndarray) -> np.ndarray:
-        return self.y[np.searchsorted(self.ids, context)]
-
-    def column(self, context: np.ndarray, j: int) -> pd.Series:
-        return super().column(np.searchsorted(self.ids, context), j)
+BREATH = 0.001  # seconds between contexts that are made ready, so that waiting passes get a turn
 
 
 @dataclass(frozen=True)
@@ -65,7 +28,7 @@ class Pass:
 
 def infer(
     backend: Backend,
-    pool: Pool,
+    pool: Labelled,
     contexts: list[np.ndarray],
     labels: np.ndarray,
     queries: Rows,
@@ -74,7 +37,10 @@ def infer(
     again: bool = False,
     keep: bool = True,
 ) -> np.ndarray:
-    """Answers (T, …) for all queries. ``again``: the same contexts will be asked again, and may be kept (``keep``)."""
+    """Answers (T, …) for all queries.
+
+    ``again``: the same contexts will be asked again; ``keep``: they may be kept for that.
+    """
     backend.check_output(output)
     passes = distinct_passes(contexts, labels)
     answers: np.ndarray | None = None
@@ -89,8 +55,8 @@ def infer(
     return answers
 
 
-def keep_contexts(backend: Backend, pool: Pool, contexts: Iterable[np.ndarray]) -> None:
-    """Have contexts ready before their queries come, as many as there is room for, the first ones first."""
+def keep_contexts(backend: Backend, pool: Labelled, contexts: Iterable[np.ndarray]) -> None:
+    """Make contexts ready before their queries come, the first ones first, as room allows."""
     for context in contexts:
         nobody = Pass(np.sort(context), np.empty(0, dtype=np.int64))
         if _teaches(backend, pool, nobody.context):
@@ -98,7 +64,7 @@ def keep_contexts(backend: Backend, pool: Pool, contexts: Iterable[np.ndarray]) 
             time.sleep(BREATH)
 
 
-def context_key(pool: Pool, context: np.ndarray) -> bytes:
+def context_key(pool: Labelled, context: np.ndarray) -> bytes:
     """What tells one context from another, whatever the order of its rows."""
     return hashlib.sha256(pool.token + np.sort(context).tobytes()).digest()
 
@@ -106,7 +72,7 @@ def context_key(pool: Pool, context: np.ndarray) -> bytes:
 def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass]:
     """Clusters with the same rows share a pass; clusters without queries have none.
 
-    A context is a set to the PFN, so its rows go in by row number: equal sets are then equal inputs.
+    To the PFN a context is a set. Its rows go in by row number, so equal sets are equal inputs.
     """
     shared: dict[bytes, tuple[np.ndarray, list[np.ndarray]]] = {}
     order = np.argsort(labels, kind="stable")
@@ -117,11 +83,21 @@ def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass
 
 
 def _answers(
-    backend: Backend, pool: Pool, passes: list[Pass], queries: Rows, output: Output, again: bool, keep: bool
+    backend: Backend,
+    pool: Labelled,
+    passes: list[Pass],
+    queries: Rows,
+    output: Output,
+    again: bool,
+    keep: bool,
 ) -> Iterator[np.ndarray]:
     """One answer a pass, in order; contexts that teach nothing are answered without the model."""
     asked = [_teaches(backend, pool, one.context) for one in passes]
-    tasks = (_task(pool, one, queries, again, keep) for one, ask in zip(passes, asked, strict=True) if ask)
+    tasks = (
+        _task(pool, one, queries, again, keep)
+        for one, ask in zip(passes, asked, strict=True)
+        if ask
+    )
     answers = iter(backend.predict_contexts(tasks, output))
     for one, ask in zip(passes, asked, strict=True):
         y = pool.labels(one.context)
@@ -132,7 +108,7 @@ def _answers(
             yield np.broadcast_to(answer, (len(one.queries), *answer.shape))
 
 
-def _task(pool: Pool, one: Pass, queries: Rows, again: bool, keep: bool) -> ContextTask:
+def _task(pool: Labelled, one: Pass, queries: Rows, again: bool, keep: bool) -> ContextTask:
     y = pool.labels(one.context)
     if pool.n_classes is not None:
         y = np.unique(y, return_inverse=True)[1]  # 0 … C−1 of this context, none missing
@@ -140,21 +116,22 @@ def _task(pool: Pool, one: Pass, queries: Rows, again: bool, keep: bool) -> Cont
     return ContextTask(pool.take(one.context), y, take(queries, one.queries), key, keep)
 
 
-def _teaches(backend: Backend, pool: Pool, context: np.ndarray) -> bool:
+def _teaches(backend: Backend, pool: Labelled, context: np.ndarray) -> bool:
     """Whether a context has two different labels, and two different rows to tell them by.
 
-    Without them there is nothing to learn: TabPFN and many scikit-learn estimators refuse such a context, and
-    TabICL answers with noise.
+    Without them there is nothing to learn: TabPFN and many scikit-learn estimators refuse such a
+    context, and TabICL answers with noise.
     """
     y = pool.labels(context)
     if not (y != y[0]).any():
         return False
+    dropna = not backend.missing_is_a_value
     columns = (pool.column(context, j) for j in range(pool.rows.shape[1]))
-    return any(column.nunique(dropna=not backend.missing_is_a_value) > 1 for column in columns)
+    return any(column.nunique(dropna=dropna) > 1 for column in columns)
 
 
 def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarray:
-    """What the labels alone say: the answer to every query of a context that teaches nothing else."""
+    """What the labels alone say: the answer of a context that teaches nothing else."""
     if n_classes is not None:
         counts = np.bincount(y, minlength=n_classes)
         return counts / len(y) if output.kind == "proba" else np.asarray(counts.argmax())
@@ -163,7 +140,9 @@ def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarra
     return np.asarray(np.median(y) if output.kind == "median" else y.mean())
 
 
-def _globally(answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarray:
+def _globally(
+    answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: Output
+) -> np.ndarray:
     """From the classes of this context to the classes of the table."""
     if n_classes is None:
         return np.asarray(answer, dtype=np.float64)
@@ -172,11 +151,6 @@ def _globally(answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: 
         return present[np.asarray(answer, dtype=np.int64)]
     proba = np.zeros((len(answer), n_classes))
     proba[:, present] = answer
-    return proba / proba.sum(axis=1, keepdims=True)  # networks answer in float32: make the sum 1 in float64
-
-
-def take(rows: Rows, index: np.ndarray) -> Rows:
-    """Some rows of an array or a frame."""
-    if isinstance(rows, np.ndarray):
-        return rows[index]
-    return rows.iloc[index].reset_index(drop=True)
+    return proba / proba.sum(
+        axis=1, keepdims=True
+    )  # networks answer in float32: make the sum 1 in float64

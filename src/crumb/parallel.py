@@ -1,8 +1,9 @@
 """Threads over blocks of the pool.
 
-Herding is thousands of short operations. Splitting each of them over threads, as torch does, makes the threads wait
-for each other at every one; on a busy machine that is slower than one thread by far. So each thread takes whole blocks
-and works on them alone. The blocks do not depend on the number of threads, and so neither does the answer.
+Herding is thousands of short operations. Torch splits each of them over threads, which then wait
+for each other every time: on a busy machine that is much slower than one thread. So here each
+thread takes whole blocks and works on them alone. The blocks do not depend on the number of
+threads, and so neither does the answer.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from crumb.errors import InvalidInput
 MapBlocks = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
 
 
-# Torch keeps one number of threads for the process and hands it to every new thread. So while any of ours has changed
-# it, "as many as torch may use" is what it was before the first of them did.
+# Torch has one number of threads for the whole process. While one of ours has changed it, "as many
+# as torch may use" means the number before the first change.
 _lock = threading.Lock()
 _changed = 0
 _usual = 0

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crumb.clustering import nearest_centroid
 from crumb.errors import PlanMismatch
 from crumb.files import read_archive, write_archive
+from crumb.selection.clustering import nearest_centroid
 
 FORMAT = "crumb-plan"
 VERSION = 1
@@ -28,8 +28,9 @@ class Plan:
     contexts : list of K arrays
         Row indices into the pool, most wanted first.
     mmd2 : list of K arrays
-        MMD² between the queries of a cluster and the first 1, 2, … rows of its context. Estimated from the random
-        features with ``kernel="rff"``, exact otherwise; a single NaN where measuring would cost too much.
+        MMD² between the queries of a cluster and the first 1, 2, … rows of its context. Estimated
+        from the random features with ``kernel="rff"``, exact otherwise; a single NaN where it was
+        too costly to measure.
     stop_reasons : list of K strings
         Why each context has the size that it has.
     centroids : array (K, d)
@@ -55,21 +56,36 @@ class Plan:
     pool_fingerprint: str
     pool_size: int
     settings: dict[str, Any] = field(default_factory=dict)
+    # Points of the selection space, for drawing; they are not saved.
+    pool_points: np.ndarray | None = field(default=None, repr=False, compare=False)
+    query_points: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         n_clusters, n_queries = len(self.contexts), len(self.labels)
         whole = (
-            len(self.mmd2) == len(self.stop_reasons) == len(self.centroids) == len(self.swapped) == n_clusters > 0
+            len(self.mmd2)
+            == len(self.stop_reasons)
+            == len(self.centroids)
+            == len(self.swapped)
+            == n_clusters
+            > 0
             and len(self.query_distance) == len(self.outside) == n_queries
             and _indices(self.labels, n_clusters)
             and all(_indices(context, self.pool_size) for context in self.contexts)
         )
         if not whole:
-            raise PlanMismatch("This plan contradicts itself: its labels, contexts and centroids do not fit together.")
+            raise PlanMismatch(
+                "This plan contradicts itself: its labels, contexts and centroids do not fit "
+                "together."
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         """The points kept for drawing are the pool: a pickled plan stays small without them."""
-        return {name: value for name, value in vars(self).items() if name not in ("_pool", "_queries")}
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("pool_points", "query_points")
+        }
 
     @property
     def n_clusters(self) -> int:
@@ -92,7 +108,8 @@ class Plan:
     def check_pool(self, fingerprint: str) -> None:
         if fingerprint != self.pool_fingerprint:
             raise PlanMismatch(
-                "This plan was made for another pool: its row numbers mean nothing here. Make a new one with plan(X)."
+                "This plan was made for another pool: its row numbers mean nothing here. Make a "
+                "new one with plan(X)."
             )
 
     def summary(self) -> pd.DataFrame:
@@ -107,27 +124,32 @@ class Plan:
                 "mmd2": self.final_mmd2,
                 "stopped": self.stop_reasons,
                 "swapped": self.swapped,
-                "median_distance": [np.median(self.query_distance[m] if m.any() else nothing) for m in members],
+                "median_distance": [
+                    np.median(self.query_distance[m] if m.any() else nothing) for m in members
+                ],
                 "outside": [int(self.outside[m].sum()) for m in members],
             },
             index=pd.RangeIndex(self.n_clusters, name="cluster"),
         )
 
-    def plot(self, pool: Any = None, queries: Any = None, cluster: int | None = None, path: Any = None) -> Any:
+    def plot(
+        self, pool: Any = None, queries: Any = None, cluster: int | None = None, path: Any = None
+    ) -> Any:
         """Draw pool, queries and the context of one cluster in two dimensions, and the MMD² traces.
 
-        ``pool`` and ``queries`` are the tables in the selection space; without them only the traces are drawn.
+        ``pool`` and ``queries`` are points of the selection space; without them only the traces are
+        drawn.
         ``CrumbClassifier.plan`` attaches them, so ``clf.plan(X).plot()`` needs no argument.
         """
         from crumb.picture import draw_plan
 
-        pool = pool if pool is not None else getattr(self, "_pool", None)
-        queries = queries if queries is not None else getattr(self, "_queries", None)
+        pool = self.pool_points if pool is None else pool
+        queries = self.query_points if queries is None else queries
         return draw_plan(self, pool, queries, cluster, path)
 
     def attach(self, pool: np.ndarray, queries: np.ndarray) -> Plan:
         """Remember the points of the selection space for drawing; they are not saved."""
-        self._pool, self._queries = pool, queries
+        self.pool_points, self.query_points = pool, queries
         return self
 
     def save(self, path: str | Path) -> None:
@@ -176,7 +198,9 @@ class Plan:
 
 
 def _indices(values: np.ndarray, limit: int) -> bool:
-    return values.dtype.kind in "iu" and len(values) > 0 and values.min() >= 0 and values.max() < limit
+    return (
+        values.dtype.kind in "iu" and len(values) > 0 and values.min() >= 0 and values.max() < limit
+    )
 
 
 def _split(joined: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:

@@ -5,7 +5,6 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +27,10 @@ def trained(folder, steps=12, minutes=5.0, task="classification", **more):
 
 @pytest.mark.parametrize(("task", "chance"), [("classification", 0.85), ("regression", 0.8)])
 def test_a_smoke_run_learns_and_serves(task, chance, tmp_path):
-    """Seconds on a CPU: the loss on held-out tables falls, and the result answers through the
-    estimators."""
+    """The loss on held-out tables falls, and the result answers through the estimators."""
     training = Training(tmp_path / "run", task, "smoke")
     before = training.validation()["mean"]
-    last = training.run(minutes=5, steps=120).log[-1]
+    last = training.run(minutes=5, steps=90).log[-1]
     assert last["raw_mean"] < chance * before
     assert last["average_mean"] < chance * before
     training.export(tmp_path / "net.ckpt")
@@ -44,14 +42,14 @@ def test_a_smoke_run_learns_and_serves(task, chance, tmp_path):
     assert len(model.predict(X[:5])) == 5
 
 
-@pytest.mark.parametrize("variant", ["base", "ranks-fourier", "registers", "fade"])
+@pytest.mark.parametrize("variant", ["ranks-fourier", "registers", "fade"])
 def test_a_run_in_pieces_is_the_run_in_one(variant, tmp_path):
-    whole = trained(tmp_path / "whole", steps=10, variant=variant)
+    whole = trained(tmp_path / "whole", steps=6, variant=variant)
     first = Training(tmp_path / "pieces", "classification", "smoke", variant)
     first.run(minutes=0)  # stops after the first step
     assert first.progress.step == 1
-    second = trained(tmp_path / "pieces", steps=9, variant=variant)
-    assert second.progress.step == 10
+    second = trained(tmp_path / "pieces", steps=5, variant=variant)
+    assert second.progress.step == 6
     assert second.progress.pieces == 2
     assert second.progress.tables == whole.progress.tables
     for name, weight in whole.network.state_dict().items():
@@ -60,27 +58,33 @@ def test_a_run_in_pieces_is_the_run_in_one(variant, tmp_path):
         assert torch.equal(average, second.optimiser.averaged()[name]), name
 
 
+DIES = """
+import os, signal, sys
+from pathlib import Path
+from pretraining.training import Training
+
+training = Training(Path(sys.argv[1]), "classification", "smoke")
+do_step = training.do_step
+
+def dies(*args):
+    if training.progress.step == 6:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return do_step(*args)
+
+dies.dtype, training.do_step = do_step.dtype, dies
+training.run(5)
+"""
+
+
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
     """A process that is killed between two states loses the steps since, and nothing else."""
-    command = [
-        sys.executable,
-        "-m",
-        "pretraining",
-        "train",
-        "--task",
-        "classification",
-        "--size",
-        "smoke",
-    ]
-    command += ["--device", "cpu", "--state", str(tmp_path / "killed")]
     trained(tmp_path / "killed", steps=3)
-    process = subprocess.Popen([*command, "--minutes", "5"], cwd=Path(__file__).parents[2])
-    time.sleep(6)
-    process.kill()
-    process.wait()
+    command = [sys.executable, "-c", DIES, str(tmp_path / "killed")]
+    assert subprocess.run(command, cwd=Path(__file__).parents[2]).returncode == -signal.SIGKILL
     kept = state.load(tmp_path / "killed")
     assert kept is not None
-    resumed = trained(tmp_path / "killed", steps=8 - kept[0].step)
+    assert kept[0].step == 3
+    resumed = trained(tmp_path / "killed", steps=5)
     whole = trained(tmp_path / "whole", steps=8)
     for name, weight in whole.network.state_dict().items():
         assert torch.equal(weight, resumed.network.state_dict()[name]), name
@@ -169,8 +173,8 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
     trained(tmp_path, steps=2)
     with pytest.raises(InvalidInput, match=r"another run \(seed = 0\)"):
         Training(tmp_path, "classification", "smoke", seed=1)
-    with pytest.raises(InvalidInput, match="variant = base"):
-        Training(tmp_path, "classification", "smoke", "ranks")
+    with pytest.raises(InvalidInput, match="variant = ranks-fourier"):
+        Training(tmp_path, "classification", "smoke", "base")
     with pytest.raises(InvalidInput, match="task = classification"):
         Training(tmp_path, "regression", "smoke")
     progress = json.loads((tmp_path / "progress.json").read_text())
@@ -272,7 +276,7 @@ def test_variants_are_compared_for_equal_seconds(tmp_path, capsys):
         "--device",
         "cpu",
         "--seconds",
-        "0.5",
+        "0.2",
         "--jobs",
         "2",
         "--out",
@@ -286,7 +290,7 @@ def test_variants_are_compared_for_equal_seconds(tmp_path, capsys):
     ]
     for result in results.values():
         assert len(result["curve"]) == 3
-        assert result["seconds"] >= 0.5
+        assert result["seconds"] >= 0.2
         assert (
             set(result["final"]["raw"])
             == set(result["final"]["average"])

@@ -11,8 +11,8 @@ from typing import Any
 
 from crumb.bench.protocol import Run
 from crumb.errors import InvalidInput
+from crumb.options import paper_configuration
 from crumb.selection import MICP
-from crumb.settings import paper_configuration
 
 EXACT = {"kernel": "exact", "herd_batch": 1}
 # The paper's factorial: {no clustering, clustering} × {uniform context, MMD context}.

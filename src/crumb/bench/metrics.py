@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score, root_mean_squared_error
+from sklearn.metrics import (
+    accuracy_score,
+    log_loss,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 
 SCORES = ("accuracy", "auc", "log_loss", "rmse", "r2")
 FLOOR = 1e-6  # a probability of 0 for the true class would make the log-loss infinite

@@ -13,12 +13,12 @@ from crumb.bench.methods import estimator_settings
 from crumb.bench.metrics import SCORES, right, scores
 from crumb.bench.protocol import Run
 from crumb.bench.split import split
-from crumb.clustering import cluster, value_order
 from crumb.errors import BackendUnavailable, CrumbError, DatasetMissing, WeightsMissing
 from crumb.estimator import CrumbClassifier, CrumbRegressor
+from crumb.herding.kernel import Rbf
 from crumb.infer import distinct_passes
-from crumb.kernel import Rbf
 from crumb.plan import Plan
+from crumb.selection.clustering import cluster, value_order
 
 OUTCOME = (
     "status", "message", *SCORES, "plan_seconds", "pass_seconds", "seconds", "context_mean", "contexts", "mmd2",

@@ -12,8 +12,8 @@ from sklearn.decomposition import PCA
 from crumb.bench.dataset import Dataset
 from crumb.bench.protocol import Room, Run
 from crumb.errors import InvalidInput
-from crumb.space import SelectionSpace
-from crumb.table import TableEncoder, to_rows
+from crumb.table.encoder import TableEncoder, to_rows
+from crumb.table.space import SelectionSpace
 
 DRIFT_ROWS = 50_000  # of a table: the paper's pools below the median have about 25,000
 BLOCK = 5  # neighbours along PC1, of which one is set aside

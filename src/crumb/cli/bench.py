@@ -21,7 +21,9 @@ SHOWN_MESSAGES = 10
 
 
 def add_to(commands: Any) -> None:
-    parser = commands.add_parser("bench", help="run the paper's experiments and report them", allow_abbrev=False)
+    parser = commands.add_parser(
+        "bench", help="run the paper's experiments and report them", allow_abbrev=False
+    )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     _add_datasets(actions)
     _add_run(actions)
@@ -30,31 +32,52 @@ def add_to(commands: Any) -> None:
 
 def _add_datasets(actions: Any) -> None:
     parser = actions.add_parser(
-        "datasets", help="list the tables: which are here, which are missing, what each costs", allow_abbrev=False
+        "datasets",
+        help="list the tables: which are here, which are missing, what each costs",
+        allow_abbrev=False,
     )
     parser.add_argument("--data", metavar="WHERE", help=f"{DATA}; without it, openml and synthetic")
-    parser.add_argument("--model", default="embedded", metavar="NAME", help="whose passes are timed (embedded)")
+    parser.add_argument(
+        "--model", default="embedded", metavar="NAME", help="whose passes are timed (embedded)"
+    )
     parser.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or mps")
     parser.add_argument("--no-times", action="store_true", help="time nothing: count passes only")
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object and nothing else"
+    )
     parser.set_defaults(run=datasets)
 
 
 def _add_run(actions: Any) -> None:
-    parser = actions.add_parser("run", help="run a protocol; one row a run goes into a file", allow_abbrev=False)
+    parser = actions.add_parser(
+        "run", help="run a protocol; one row a run goes into a file", allow_abbrev=False
+    )
     parser.add_argument(
         "protocol",
         metavar="PROTOCOL",
         help="main, consistency, large, drift, clusters, retrieval, factorial, rff or complexity",
     )
     parser.add_argument("--out", required=True, metavar="FILE", help="the results, JSON lines")
-    parser.add_argument("--resume", action="store_true", help="continue a file: what it holds is not run again")
-    parser.add_argument("--retry-failed", action="store_true", help="with --resume: run again what failed or timed out")
+    parser.add_argument(
+        "--resume", action="store_true", help="continue a file: what it holds is not run again"
+    )
+    parser.add_argument(
+        "--retry-failed",
+        action="store_true",
+        help="with --resume: run again what failed or timed out",
+    )
     group = parser.add_argument_group("what is run; without these, as in the paper")
     group.add_argument("--data", default="synthetic", metavar="WHERE", help=f"{DATA} (the default)")
     group.add_argument("--datasets", type=names, metavar="A,B,…", help="some of the tables")
-    group.add_argument("--models", type=names, metavar="A,B,…", help="names that `crumb models` lists, or paths")
-    group.add_argument("--methods", type=names, metavar="A,B,…", help="such as full, knn, crumb, crumb+n_clusters=50")
+    group.add_argument(
+        "--models", type=names, metavar="A,B,…", help="names that `crumb models` lists, or paths"
+    )
+    group.add_argument(
+        "--methods",
+        type=names,
+        metavar="A,B,…",
+        help="such as full, knn, crumb, crumb+n_clusters=50",
+    )
     group.add_argument("--seeds", type=_count, metavar="S", help="how many seeds: 0 … S−1")
     group.add_argument(
         "--first-seed",
@@ -66,17 +89,29 @@ def _add_run(actions: Any) -> None:
     group.add_argument("--queries", type=_count, metavar="T", help="queries of a run")
     group.add_argument("--max-rows", type=_count, metavar="N", help="rows of a pool at most")
     group = parser.add_argument_group("running")
-    group.add_argument("--jobs", type=_count, default=1, metavar="J", help="runs at a time (1; seconds mean most so)")
+    group.add_argument(
+        "--jobs",
+        type=_count,
+        default=1,
+        metavar="J",
+        help="runs at a time (1; seconds mean most so)",
+    )
     group.add_argument("--device", default="auto", metavar="NAME", help="auto, cpu, cuda or mps")
-    group.add_argument("--timeout", type=float, metavar="S", help="seconds a run may take (300; 1,800 for large)")
+    group.add_argument(
+        "--timeout", type=float, metavar="S", help="seconds a run may take (300; 1,800 for large)"
+    )
     add_output_options(group)
     parser.set_defaults(run=lambda args: run(args, parser.error))
 
 
 def _add_report(actions: Any) -> None:
-    parser = actions.add_parser("report", help="tables and figures of a file of results", allow_abbrev=False)
+    parser = actions.add_parser(
+        "report", help="tables and figures of a file of results", allow_abbrev=False
+    )
     parser.add_argument("results", metavar="RESULTS", help="the file that `crumb bench run` wrote")
-    parser.add_argument("--out", required=True, metavar="FILE", help="the page, .html; a summary .md goes beside it")
+    parser.add_argument(
+        "--out", required=True, metavar="FILE", help="the page, .html; a summary .md goes beside it"
+    )
     parser.set_defaults(run=report)
 
 
@@ -84,7 +119,9 @@ def datasets(args: argparse.Namespace) -> None:
     from crumb.bench.dataset import collection
     from crumb.bench.estimate import main_passes, pass_cost, seconds
 
-    sources = collection(args.data) if args.data else [*collection("openml"), *collection("synthetic")]
+    sources = (
+        collection(args.data) if args.data else [*collection("openml"), *collection("synthetic")]
+    )
     cost = None if args.no_times else pass_cost(args.model, args.device)
     rows = [
         {
@@ -94,7 +131,9 @@ def datasets(args: argparse.Namespace) -> None:
             "columns": source.columns,
             "origin": source.origin,
             "passes": sum(count for count, _, _ in main_passes(source)) or None,
-            "seconds": None if cost is None or (time := seconds(source, cost)) is None else round(time, 1),
+            "seconds": None
+            if cost is None or (time := seconds(source, cost)) is None
+            else round(time, 1),
             "here": "yes" if source.problem is None else f"no: {source.problem}",
         }
         for source in sources
@@ -104,7 +143,10 @@ def datasets(args: argparse.Namespace) -> None:
         print_json({"datasets": rows, "tabarena_missing": absent})
         return
     print_table(rows)
-    print("\npasses and their seconds: `main`, all five methods, one seed" + _on(args, cost is not None))
+    print(
+        "\npasses and their seconds: `main`, all five methods, one seed"
+        + _on(args, cost is not None)
+    )
     if absent:
         print(f"of TabArena's 51 tables, {len(absent)} are not in {args.data}: {', '.join(absent)}")
 
@@ -156,10 +198,19 @@ def _wishes(args: argparse.Namespace) -> Wishes:
     def given(chosen: list[str] | None) -> tuple[str, ...] | None:
         return tuple(chosen) if chosen else None
 
-    return Wishes(given(args.models), given(args.methods), args.seeds, args.queries, args.max_rows, args.first_seed)
+    return Wishes(
+        given(args.models),
+        given(args.methods),
+        args.seeds,
+        args.queries,
+        args.max_rows,
+        args.first_seed,
+    )
 
 
-def _check(runs: list[Run], sources: list[Source], protocol: Protocol, args: argparse.Namespace) -> None:
+def _check(
+    runs: list[Run], sources: list[Source], protocol: Protocol, args: argparse.Namespace
+) -> None:
     """What can only fail is not begun."""
     from crumb.errors import InvalidInput
 
@@ -172,7 +223,8 @@ def _check(runs: list[Run], sources: list[Source], protocol: Protocol, args: arg
 def _get_ready(runs: list[Run], sources: list[Source]) -> None:
     """Fetch tables and weights once, here, before several processes ask for them. What is missing is said once."""
     from crumb.errors import WeightsMissing
-    from crumb.pfn.weights import CARDS, fetch
+    from crumb.pfn.registry import CARDS
+    from crumb.pfn.weights import fetch
 
     asked = {(one.model, one.task) for one in runs}
     cards = [card for card in CARDS if (card.name, card.task) in asked]
@@ -208,10 +260,14 @@ def _tell(args: argparse.Namespace, runs: list[Run], rows: list[dict[str, Any]])
         said = f"{row['dataset']}, {row['model']}, {row['method']}: {row['message']}"
         messages[said] = messages.get(said, 0) + 1
     if args.json:
-        print_json({"runs": len(runs), "done_before": len(runs) - len(rows), **counts, "out": args.out})
+        print_json(
+            {"runs": len(runs), "done_before": len(runs) - len(rows), **counts, "out": args.out}
+        )
         return
     before = f" ({len(runs) - len(rows)} were there before)" if len(rows) < len(runs) else ""
-    said = ", ".join(f"{count} {status}" for status, count in counts.items()) or "nothing left to do"
+    said = (
+        ", ".join(f"{count} {status}" for status, count in counts.items()) or "nothing left to do"
+    )
     print(f"{len(runs)} runs{before}: {said}; rows in {args.out}")
     for message, count in list(messages.items())[:SHOWN_MESSAGES]:
         note(f"{count} × {message}")
@@ -234,5 +290,7 @@ def _count(text: str, least: int = 1) -> int:
     except ValueError:
         count = least - 1
     if count < least:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least {least}, got {text!r}")
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number of at least {least}, got {text!r}"
+        )
     return count

@@ -17,11 +17,9 @@ import math
 from typing import Any
 
 import torch
-from tabicl._model.embedding import ColEmbedding
-from tabicl._model.encoders import Encoder
-from tabicl._model.kv_cache import KVCache, KVCacheEntry
-from tabicl._model.tabicl import TabICL
 from torch import Tensor, nn
+
+from crumb.pfn.tabicl_package import ColEmbedding, Encoder, KVCache, KVCacheEntry, TabICL
 
 # Files of tabicl 0.1.x do not name these flags, whose defaults have since become those of v2.
 V1_ARCHITECTURE = {

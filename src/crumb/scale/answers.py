@@ -21,6 +21,7 @@ from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from crumb.plan import Plan
 from crumb.progress import progress_bar
+from crumb.rng import generator
 from crumb.scale.engine import LocalEngine
 from crumb.scale.frames import to_frame, with_categories
 from crumb.scale.rows import fetch_rows
@@ -46,7 +47,9 @@ def sample_rows(source: Source, most: int, seed: int) -> pd.DataFrame:
     """Queries that stand for all of them."""
     if source.rows <= most:
         return read_rows(source, np.arange(source.rows))
-    return read_rows(source, np.sort(np.random.default_rng(seed).choice(source.rows, most, replace=False)))
+    return read_rows(
+        source, np.sort(generator(seed, "queries").choice(source.rows, most, replace=False))
+    )
 
 
 def answer_files(
@@ -71,9 +74,14 @@ def answer_files(
     parts = out.with_name(out.name + ".parts")
     starts = range(0, source.rows, chunk_rows)
     files = sorted({shard.path for shard in source.shards})
-    _begin(parts, {**about, "rows": source.rows, "chunk_rows": chunk_rows, "replan": replan, "files": files})
+    _begin(
+        parts,
+        {**about, "rows": source.rows, "chunk_rows": chunk_rows, "replan": replan, "files": files},
+    )
     if plan is None and not replan:
-        plan = _shared_plan(parts / "plan.zip", lambda: make_plan(sample_rows(source, PLANNED_ROWS, seed)))
+        plan = _shared_plan(
+            parts / "plan.zip", lambda: make_plan(sample_rows(source, PLANNED_ROWS, seed))
+        )
     with progress_bar(len(starts), "chunks", verbose) as advance:
         for number, start in enumerate(starts):
             part = parts / f"{number:06d}.parquet"
@@ -96,7 +104,9 @@ def _begin(parts: Path, job: dict[str, Any]) -> None:
         with atomic_write(described) as file:
             file.write(text.encode())
     elif described.read_text() != text:
-        raise InvalidInput(f"{parts} holds parts of other answers: remove it, or write to another file.")
+        raise InvalidInput(
+            f"{parts} holds parts of other answers: remove it, or write to another file."
+        )
 
 
 def _shared_plan(path: Path, make: Callable[[], Plan]) -> Plan:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from crumb.neighbours import squared_distances
+from crumb.herding.neighbours import squared_distances
 
 FEATURE_CELLS = 1 << 15  # of a tile of random features
 EPS32 = np.finfo(np.float32).eps
@@ -59,7 +59,10 @@ class Distance(Closeness):
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
         # Queries lie closer to their own mean than other rows of the same kind do.
-        return [((some - some.mean(axis=0)) ** 2).sum(axis=1) * len(some) / max(1, len(some) - 1) for some in members]
+        return [
+            ((some - some.mean(axis=0)) ** 2).sum(axis=1) * len(some) / max(1, len(some) - 1)
+            for some in members
+        ]
 
 
 class RffCross(Closeness):
@@ -71,7 +74,9 @@ class RffCross(Closeness):
         self.omega, self.phase = omega.astype(np.float32), phase.astype(np.float32)
         # The factor √(2/D) of both sides is put into the means: a row's features then need none.
         scale = np.float32(-2.0 / len(phase))
-        self.target = np.stack([self._features(some).mean(axis=1) * scale for some in members])  # (K, D)
+        self.target = np.stack(
+            [self._features(some).mean(axis=1) * scale for some in members]
+        )  # (K, D)
         # What a closeness changes by, at most, when every feature changes by 1, and when its row does.
         self.weight = np.abs(self.target).sum(axis=1).max()
         self.slope = (np.abs(self.target) @ np.linalg.norm(self.omega, axis=0)).max()
@@ -87,7 +92,9 @@ class RffCross(Closeness):
         closeness = np.empty((len(target), len(points)), dtype=np.float32)
         step = max(64, FEATURE_CELLS // len(self.phase))
         for start in range(0, len(points), step):  # a tile of features stays in the cache
-            closeness[:, start : start + step] = target @ self._features(points[start : start + step])
+            closeness[:, start : start + step] = target @ self._features(
+                points[start : start + step]
+            )
         return closeness
 
     def rounding(self, points: np.ndarray) -> np.ndarray:
@@ -103,7 +110,10 @@ class RffCross(Closeness):
         return _one_by_one(np.cos(angles) * self.target[clusters])
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
-        return [_without_itself(self(some, np.array([k]))[0], len(some)) for k, some in enumerate(members)]
+        return [
+            _without_itself(self(some, np.array([k]))[0], len(some))
+            for k, some in enumerate(members)
+        ]
 
 
 def _by_column(points: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -35,7 +35,9 @@ class Engine(ABC):
     name: str
 
     @abstractmethod
-    def map(self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int) -> Iterator[Result]:
+    def map(
+        self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int
+    ) -> Iterator[Result]:
         """``function`` of every task, in order. ``total``: how many there are."""
 
     def backend(self, backend: Backend) -> Backend:
@@ -51,14 +53,18 @@ class LocalEngine(Engine):
     def __init__(self, n_jobs: int | None = None, in_flight: int = 2):
         self.n_jobs, self.in_flight = n_jobs, in_flight
 
-    def map(self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int) -> Iterator[Result]:
+    def map(
+        self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int
+    ) -> Iterator[Result]:
         jobs = min(resolve_jobs(self.n_jobs), total)
         if jobs <= 1:
             yield from map(function, tasks)
             return
         yield from self._in_processes(function, iter(tasks), jobs)
 
-    def _in_processes(self, function: Callable[[Any], Result], tasks: Iterator[Any], jobs: int) -> Iterator[Result]:
+    def _in_processes(
+        self, function: Callable[[Any], Result], tasks: Iterator[Any], jobs: int
+    ) -> Iterator[Result]:
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
         waiting: deque[tuple[Any, Any]] = deque()  # tasks and their results to come
@@ -107,7 +113,9 @@ def _processes(jobs: int) -> Any:
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
     if jobs not in _executors:
-        _executors[jobs] = ProcessPoolExecutor(jobs, context=get_context("loky"), timeout=IDLE_SECONDS)
+        _executors[jobs] = ProcessPoolExecutor(
+            jobs, context=get_context("loky"), timeout=IDLE_SECONDS
+        )
     return _executors[jobs]
 
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from crumb.errors import InvalidInput
 from crumb.scale.source import View
-from crumb.table import TableEncoder
+from crumb.table.encoder import TableEncoder
 
 
 def kinds_of(view: View, encoder: TableEncoder) -> list[str]:
     """ "number", "text", "category" or "empty" for every feature."""
-    declared = encoder._declared()
+    declared = encoder.declared()
     kinds = []
     for name in view.features:
         kind = _kind(name, view.schema.field(name).type)
@@ -58,12 +58,29 @@ def _kind(name: str, kind: pa.DataType) -> str:
     types = pa.types
     if types.is_null(kind):
         return "empty"
-    if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind) or types.is_time(kind):
+    if (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_string_view(kind)
+        or types.is_time(kind)
+    ):
         return "text"
-    numbers: Any = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_date)
-    if types.is_timestamp(kind) or types.is_duration(kind) or any(matches(kind) for matches in numbers):
+    numbers: Any = (
+        types.is_integer,
+        types.is_floating,
+        types.is_boolean,
+        types.is_decimal,
+        types.is_date,
+    )
+    if (
+        types.is_timestamp(kind)
+        or types.is_duration(kind)
+        or any(matches(kind) for matches in numbers)
+    ):
         return "number"
-    raise InvalidInput(f"The column {name!r} is of type {kind}, which is no feature: leave it out with columns=.")
+    raise InvalidInput(
+        f"The column {name!r} is of type {kind}, which is no feature: leave it out with columns=."
+    )
 
 
 def _is_plain(kind: pa.DataType) -> bool:

@@ -11,7 +11,7 @@ from typing import Protocol, TypeAlias
 
 import numpy as np
 
-from crumb.neighbours import squared_distances
+from crumb.herding.neighbours import squared_distances
 
 RowNumbers: TypeAlias = "np.ndarray | None"  # None: all
 
@@ -32,9 +32,14 @@ class Look:
 
     rows: Rows
     ids: np.ndarray  # (b,) row numbers in the whole pool
-    draws: np.ndarray  # (b,) a random number in [0, 1) for each row, a function of its number and the seed alone
+    draws: (
+        np.ndarray
+    )  # (b,) a random number in [0, 1) for each row, a function of its number and the seed alone
     centroids: np.ndarray
-    _known: tuple[np.ndarray, np.ndarray] = (np.empty(0, dtype=np.int64), np.empty((0, 0)))  # rows and their points
+    _known: tuple[np.ndarray, np.ndarray] = (
+        np.empty(0, dtype=np.int64),
+        np.empty((0, 0)),
+    )  # rows and their points
 
     @cached_property
     def points(self) -> np.ndarray:
@@ -57,7 +62,9 @@ class Look:
         if "points" in vars(self):
             return self.points[rows]
         places = np.searchsorted(self._known[0], rows)
-        if not len(self._known[0]) or not np.array_equal(self._known[0].take(places, mode="clip"), rows):
+        if not len(self._known[0]) or not np.array_equal(
+            self._known[0].take(places, mode="clip"), rows
+        ):
             self._known, places = (rows, self.rows.points(rows)), np.arange(len(rows))
         return self._known[1].T.take(places, axis=1).T  # column by column, as they are worked out
 

@@ -62,7 +62,12 @@ class RayEngine(Engine):
     ):
         ray_package()
         self.address, self.in_flight, self.cpus = address, in_flight, cpus
-        self.actor_cpus, self.actor_gpus, self.retries, self.options = actor_cpus, actor_gpus, retries, options
+        self.actor_cpus, self.actor_gpus, self.retries, self.options = (
+            actor_cpus,
+            actor_gpus,
+            retries,
+            options,
+        )
 
     def start(self) -> Any:
         """Ray, attached to a cluster."""
@@ -70,14 +75,20 @@ class RayEngine(Engine):
         if not ray.is_initialized():
             options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
             address = self.address or os.environ.get("RAY_ADDRESS")
-            if address is None:  # without an address Ray would join whatever cluster it finds on this machine
+            if (
+                address is None
+            ):  # without an address Ray would join whatever cluster it finds on this machine
                 options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
             ray.init(address=address or "local", **{**options, **(self.options or {})})
         return ray
 
-    def map(self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int) -> Iterator[Result]:
+    def map(
+        self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int
+    ) -> Iterator[Result]:
         ray = self.start()
-        call = ray.remote(num_cpus=self.cpus, max_retries=self.retries, scheduling_strategy="SPREAD")(_call)
+        call = ray.remote(
+            num_cpus=self.cpus, max_retries=self.retries, scheduling_strategy="SPREAD"
+        )(_call)
         shared = ray.put(function)
         most = self.in_flight or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
         started = ((f"scoring {describe(task)}", call.remote(shared, task)) for task in tasks)
@@ -119,13 +130,18 @@ class OnActors(Backend):
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
         return next(iter(self.predict_contexts([task], output)))
 
-    def predict_contexts(self, tasks: Iterable[ContextTask], output: Output) -> Iterator[np.ndarray]:
+    def predict_contexts(
+        self, tasks: Iterable[ContextTask], output: Output
+    ) -> Iterator[np.ndarray]:
         ray = self.engine.start()
         gpus = self._start(ray)
         actors = self._actors
         groups = _grouped(tasks, TOGETHER if gpus else 1)
         started = (
-            (f"pass {number}", actors[_turn(group[0], number) % len(actors)].run.remote(group, output))
+            (
+                f"pass {number}",
+                actors[_turn(group[0], number) % len(actors)].run.remote(group, output),
+            )
             for number, group in enumerate(groups)
         )
         most = (self.engine.in_flight or 2) * len(actors)
@@ -154,9 +170,9 @@ class OnActors(Backend):
             each = {"num_cpus": 0, **({"num_gpus": self.engine.actor_gpus} if gpus else {})}
             count = there["GPU"] // self.engine.actor_gpus if gpus else there.get("CPU", 1) // cores
             retries = self.engine.retries
-            runner = ray.remote(max_restarts=retries, max_task_retries=retries, scheduling_strategy="SPREAD", **each)(
-                _Runner
-            )
+            runner = ray.remote(
+                max_restarts=retries, max_task_retries=retries, scheduling_strategy="SPREAD", **each
+            )(_Runner)
             inner = self._portable("cuda" if gpus else "cpu", max(1, int(cores)))
             self._actors = [runner.remote(inner) for _ in range(max(1, int(count)))]
         return gpus
@@ -185,7 +201,9 @@ def _call(function: Callable[[Any], Any], task: Any) -> Any:
     return function(task)
 
 
-def _in_order(ray: Any, started: Iterator[tuple[str, Any]], most: int, waiting: Waiting) -> Iterator[Any]:
+def _in_order(
+    ray: Any, started: Iterator[tuple[str, Any]], most: int, waiting: Waiting
+) -> Iterator[Any]:
     """Results in the order of their tasks, at most so many under way; ``waiting`` holds those."""
     while True:
         waiting.extend(islice(started, most - len(waiting)))
@@ -202,7 +220,9 @@ def _end(ray: Any, references: list[Any]) -> None:
     left = references
     try:
         if references:
-            _, left = ray.wait(references, num_returns=len(references), timeout=PATIENCE, fetch_local=False)
+            _, left = ray.wait(
+                references, num_returns=len(references), timeout=PATIENCE, fetch_local=False
+            )
     finally:
         for reference in left:
             ray.cancel(reference, force=True)
@@ -211,7 +231,9 @@ def _end(ray: Any, references: list[Any]) -> None:
 def _get(ray: Any, reference: Any, what: str) -> Any:
     try:
         return ray.get(reference)
-    except ray.exceptions.RayTaskError as error:  # the function itself failed: as if it had failed here
+    except (
+        ray.exceptions.RayTaskError
+    ) as error:  # the function itself failed: as if it had failed here
         raise error.cause from None
     except ray.exceptions.RayError as error:
         raise WorkerDied(

@@ -28,7 +28,13 @@ class Fetch:
             only = [shard.sizes[i][0] for i in hit]
             # The rows of a group that is left out are not seen: numbers count within those that are read.
             skipped = np.cumsum(
-                [0, *(starts[i + 1] - starts[i] if i not in hit else 0 for i in range(len(starts) - 1))]
+                [
+                    0,
+                    *(
+                        starts[i + 1] - starts[i] if i not in hit else 0
+                        for i in range(len(starts) - 1)
+                    ),
+                ]
             )
             wanted = wanted - skipped[np.searchsorted(starts, wanted, side="right") - 1]
         for block in shard.blocks(self.columns, only):
@@ -43,6 +49,9 @@ class Fetch:
 
 def fetch_rows(engine: Engine, source: Source, ids: np.ndarray, columns: Sequence[str]) -> pa.Table:
     """The rows with these numbers (each once, rising), as one table."""
-    tasks = [(shard, ids[(ids >= shard.first) & (ids < shard.first + shard.rows)]) for shard in source.shards]
+    tasks = [
+        (shard, ids[(ids >= shard.first) & (ids < shard.first + shard.rows)])
+        for shard in source.shards
+    ]
     tasks = [(shard, wanted) for shard, wanted in tasks if len(wanted)]
     return pa.concat_tables(engine.map(Fetch(tuple(columns)), tasks, len(tasks)))

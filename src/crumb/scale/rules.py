@@ -14,17 +14,22 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from crumb.neighbours import below, nearest_each, squared_distances, tile_rows
+from crumb.herding.neighbours import below, nearest_each, squared_distances, tile_rows
+from crumb.herding.strata import ELSEWHERE, STRATA
 from crumb.scale.closeness import Closeness
 from crumb.scale.look import Look
-from crumb.strata import ELSEWHERE, STRATA
 
 WORTH_PRUNING = 0.5  # share of the rows up to which leaving out the others saves more than it costs
 REACH = 1.001  # times the distance up to which rows are near: more than rounding can take away
-SAMPLE_CELLS, SAMPLE_PAIRS = 1 << 22, 1 << 26  # clusters × rows of a sample, held at once; and looked at, in tiles
+SAMPLE_CELLS, SAMPLE_PAIRS = (
+    1 << 22,
+    1 << 26,
+)  # clusters × rows of a sample, held at once; and looked at, in tiles
 SURE = 30  # rows of a sample from which the number in the pool is foretold …
 DEVIATIONS = 4.0  # … with so many standard deviations to spare
-COMMON = 100  # candidates of a class, for each that may be asked for, with which it needs no watching
+COMMON = (
+    100  # candidates of a class, for each that may be asked for, with which it needs no watching
+)
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # bins, keys, rows of the block
 
@@ -55,7 +60,11 @@ class Everything(Rule):
         return np.array([np.iinfo(np.int64).max])
 
     def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
-        yield np.zeros(len(look.ids), dtype=np.int64), np.zeros(len(look.ids)), np.arange(len(look.ids))
+        yield (
+            np.zeros(len(look.ids), dtype=np.int64),
+            np.zeros(len(look.ids)),
+            np.arange(len(look.ids)),
+        )
 
 
 class Nearest(Rule):
@@ -87,7 +96,11 @@ class Nearest(Rule):
         return self.counts
 
     def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
-        rows = np.arange(len(look.ids)) if self.share == 1.0 else np.flatnonzero(look.draws < self.share)
+        rows = (
+            np.arange(len(look.ids))
+            if self.share == 1.0
+            else np.flatnonzero(look.draws < self.share)
+        )
         points = look.points if self.share == 1.0 else look.some_points(rows)
         limits = np.minimum(limits, self._of_themselves(points, limits == np.inf))
         for some, near in self._who_looks_at_what(points, limits):
@@ -100,7 +113,9 @@ class Nearest(Rule):
         limits[unknown] = _nth(points, self.points[unknown], self.counts[unknown])
         return limits
 
-    def _who_looks_at_what(self, points: np.ndarray, limits: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _who_looks_at_what(
+        self, points: np.ndarray, limits: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Some of the points that ask, and the rows that could be near them: within reach of their centroid."""
         together = np.ones(self.n_bins, dtype=bool)
         if len(self.centroids) > 1:
@@ -120,9 +135,13 @@ class Nearest(Rule):
         points = sample.points[: int(min(rows * self.share / 4, SAMPLE_PAIRS / self.n_bins))]
         if self.all_of_them:
             return _nth(points, self.points, self.counts)
-        among = self.counts * (len(points) / (rows * self.share))  # so many of them are expected in the sample
+        among = self.counts * (
+            len(points) / (rows * self.share)
+        )  # so many of them are expected in the sample
         spare = DEVIATIONS * (1.0 + np.sqrt(among))
-        return _nth(points, self.points, np.minimum(self.counts, np.ceil(among + spare).astype(np.int64)))
+        return _nth(
+            points, self.points, np.minimum(self.counts, np.ceil(among + spare).astype(np.int64))
+        )
 
 
 class Cells(Rule):
@@ -132,7 +151,11 @@ class Cells(Rule):
     """
 
     def __init__(
-        self, n_clusters: int, n: int, all_centroids: np.ndarray | None = None, used: np.ndarray | None = None
+        self,
+        n_clusters: int,
+        n: int,
+        all_centroids: np.ndarray | None = None,
+        used: np.ndarray | None = None,
     ):
         self.n_bins, self.n, self.all_centroids, self.used = n_clusters, n, all_centroids, used
 
@@ -203,14 +226,20 @@ class Strata(Rule):
 
     def caps(self, counts: np.ndarray) -> np.ndarray:
         caps = np.empty((self.n_clusters, STRATA + 2), dtype=np.int64)
-        caps[:, :STRATA], nearest = quotas(counts.reshape(self.n_clusters, -1)[:, :STRATA], self.count)
+        caps[:, :STRATA], nearest = quotas(
+            counts.reshape(self.n_clusters, -1)[:, :STRATA], self.count
+        )
         caps[:, STRATA] = nearest
-        caps[:, STRATA + 1] = self.count - _wanted(self.count) + nearest  # the nearest may be among them
+        caps[:, STRATA + 1] = (
+            self.count - _wanted(self.count) + nearest
+        )  # the nearest may be among them
         return caps.ravel()
 
     def find(self, look: Look, limits: np.ndarray) -> Iterator[Entries]:
         limits = limits.reshape(self.n_clusters, -1)
-        nearest = limits[:, STRATA] > self.edges[:, -1]  # where the nearest rows beyond are wanted, all rows count
+        nearest = (
+            limits[:, STRATA] > self.edges[:, -1]
+        )  # where the nearest rows beyond are wanted, all rows count
         by_draw = np.delete(limits, STRATA, axis=1)
         reach = np.where(nearest, 1.0, by_draw.max(axis=1).clip(0.0, 1.0))
         near = np.flatnonzero(look.draws < reach.max())
@@ -220,18 +249,29 @@ class Strata(Rule):
             points = look.some_points(rows)
             close = self.measure(points, clusters)
             strata = self._strata(close, points, clusters, draws, reach)
-            k, found = np.divmod(np.flatnonzero(draws < by_draw[clusters[:, None], strata]), len(rows))
-            bins = strata[k, found] + (strata[k, found] == STRATA)  # the rows beyond have the last bin
+            k, found = np.divmod(
+                np.flatnonzero(draws < by_draw[clusters[:, None], strata]), len(rows)
+            )
+            bins = strata[k, found] + (
+                strata[k, found] == STRATA
+            )  # the rows beyond have the last bin
             yield clusters[k] * (STRATA + 2) + bins, draws[found], rows[found]
             for one in np.flatnonzero(nearest[clusters]):
                 beyond = np.flatnonzero(strata[one] == STRATA)
                 room = self.measure.rounding(points[beyond])
-                near = beyond[_lowest(close[one][beyond], limits[clusters[one], STRATA], self.count, room)]
+                near = beyond[
+                    _lowest(close[one][beyond], limits[clusters[one], STRATA], self.count, room)
+                ]
                 keys = self.measure.exactly(points[near], np.full(len(near), clusters[one]))
                 yield np.full(len(near), clusters[one] * (STRATA + 2) + STRATA), keys, rows[near]
 
     def _strata(
-        self, close: np.ndarray, points: np.ndarray, clusters: np.ndarray, draws: np.ndarray, reach: np.ndarray
+        self,
+        close: np.ndarray,
+        points: np.ndarray,
+        clusters: np.ndarray,
+        draws: np.ndarray,
+        reach: np.ndarray,
     ) -> np.ndarray:
         """(K, b) by ten comparisons, faster than a search for each value; where rounding could decide, exactly, unless
         the row is beyond the reach of the cluster anyway."""
@@ -249,7 +289,9 @@ class Strata(Rule):
         return strata
 
     def expected_limits(self, sample: Look, rows: int) -> np.ndarray:
-        table = np.stack([np.bincount(mine, minlength=STRATA + 1) for mine in self._of_sample(sample)])
+        table = np.stack(
+            [np.bincount(mine, minlength=STRATA + 1) for mine in self._of_sample(sample)]
+        )
         sure = table >= SURE
         whole = np.where(sure, table, 0) * (rows / table[0].sum())
         # Counted cautiously, and as empty where too little is known: the next ones out may have to stand in for them.
@@ -265,16 +307,23 @@ class Strata(Rule):
         quota, _ = quotas(np.full((1, STRATA), self.count), self.count)
         found = []
         for mine in self._of_sample(sample):
-            table = np.bincount(mine * n_classes + sample.codes[: len(mine)], minlength=(STRATA + 1) * n_classes)
+            table = np.bincount(
+                mine * n_classes + sample.codes[: len(mine)], minlength=(STRATA + 1) * n_classes
+            )
             table = table.reshape(STRATA + 1, n_classes)[:STRATA]
             expected = quota[0] @ (table / np.maximum(table.sum(axis=1, keepdims=True), 1))
             found.append((table.sum(axis=0) >= SURE) & (expected >= COMMON * m))
         return np.stack(found)
 
     def _of_sample(self, sample: Look) -> np.ndarray:
-        points, everyone = sample.points[: max(1, SAMPLE_CELLS // self.n_clusters)], np.arange(self.n_clusters)
+        points, everyone = (
+            sample.points[: max(1, SAMPLE_CELLS // self.n_clusters)],
+            np.arange(self.n_clusters),
+        )
         close, draws = self.measure(points, everyone), np.zeros(len(points))
-        return self._strata(close, points, everyone, draws, np.ones(self.n_clusters)).astype(np.int64)
+        return self._strata(close, points, everyone, draws, np.ones(self.n_clusters)).astype(
+            np.int64
+        )
 
     def rows(self, bins: list[np.ndarray], counts: np.ndarray, k: int, count: int) -> np.ndarray:
         """The candidates of cluster k, at most ``count``: positions from ``bins``, which hold each bin's in order."""
@@ -293,7 +342,12 @@ class RareClasses(Rule):
     """
 
     def __init__(self, n_clusters: int, n_classes: int, m: int, strata: Strata | None = None):
-        self.n_classes, self.n, self.n_bins, self.strata = n_classes, m, n_clusters * n_classes, strata
+        self.n_classes, self.n, self.n_bins, self.strata = (
+            n_classes,
+            m,
+            n_clusters * n_classes,
+            strata,
+        )
 
     def caps(self, counts: np.ndarray) -> np.ndarray:
         return np.full(self.n_bins, self.n)
@@ -366,7 +420,9 @@ def _nth(points: np.ndarray, asking: np.ndarray, counts: np.ndarray) -> np.ndarr
     return limits
 
 
-def _lowest(values: np.ndarray, limit: float, most: int, room: np.ndarray | float = 0.0) -> np.ndarray:
+def _lowest(
+    values: np.ndarray, limit: float, most: int, room: np.ndarray | float = 0.0
+) -> np.ndarray:
     """Places of the values below the limit; where there are many, of the ``most`` lowest and what equals them.
 
     ``room`` is by how much values may be wrong: what could be among the lowest is.

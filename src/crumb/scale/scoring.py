@@ -6,22 +6,21 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
-from crumb.draws import random_numbers
 from crumb.errors import InvalidInput
+from crumb.rng import row_numbers
 from crumb.scale.frames import plain_columns, to_frame, to_labels
 from crumb.scale.look import Look, RowNumbers, Rows
 from crumb.scale.rules import Rule
 from crumb.scale.shortlist import Kept, Shortlist
 from crumb.scale.source import Shard
-from crumb.scale.streamed_space import StreamedSpace
-from crumb.table import LARGEST, TableEncoder
+from crumb.table.encoder import LARGEST, TableEncoder
+from crumb.table.space import ColumnSpace, Space
 
 LOOK_CELLS = 1 << 22  # distances (clusters × rows) that a look holds at once: 32 MB
 
@@ -31,40 +30,41 @@ class Reader:
     """From the rows of a file to points of the selection space and class codes."""
 
     encoder: TableEncoder
-    space: Any
+    space: Space
     classes: np.ndarray | None
     seed: int
-    token: bytes = field(default_factory=partial(os.urandom, 16))  # of the pool: contexts are kept under its name
+    token: bytes = field(default_factory=partial(os.urandom, 16))  # of the pool
 
     def points(self, block: pa.Table, rows: RowNumbers = None) -> np.ndarray:
         if rows is not None and not len(rows):  # transformers refuse what has no rows
-            return np.empty((0, self.space.columns), dtype=self.space.dtype)
+            return np.empty((0, self.space.width), dtype=self.space.dtype)
         points = self._numbers(block, rows)
         if points is not None:
             return points
-        return self.space.transform(self.encoder.transform(to_frame(_taken(block, rows), self.encoder.columns_)))
+        frame = to_frame(_taken(block, rows), self.encoder.columns_)
+        return self.space.transform(self.encoder.transform(frame))
 
     def _numbers(self, block: pa.Table, rows: RowNumbers) -> np.ndarray | None:
-        """The same without a data frame in between, for blocks of plain finite numbers; None for all others."""
-        if not isinstance(self.space, StreamedSpace) or any(kind != "number" for kind in self.encoder.kinds_):
+        """The same without a data frame, for blocks of plain finite numbers; None for others."""
+        if not isinstance(self.space, ColumnSpace):
+            return None
+        if any(kind != "number" for kind in self.encoder.kinds_):
             return None
         columns = plain_columns(block, self.encoder.columns_)
-        if columns is None or not columns:
+        if not columns:
             return None
-        points = np.empty((len(columns), len(block) if rows is None else len(rows)), dtype=self.space.dtype)
-        for place, column, mean, scale in zip(points, columns, self.space.mean, self.space.scale, strict=True):
-            values = column if rows is None else column[rows]
-            # Infinite values, and those too large for float32, have a place of their own.
-            if not (values.min(initial=0) >= -LARGEST and values.max(initial=0) <= LARGEST):
-                return None
-            values = values - mean
-            values /= scale
-            place[:] = values
-        return points.T
+        values = columns if rows is None else [column[rows] for column in columns]
+        # Infinite values, and those too large for float32, have a place of their own.
+        # NaN compares false.
+        if not all(v.min(initial=0) >= -LARGEST and v.max(initial=0) <= LARGEST for v in values):
+            return None
+        return self.space.of_columns(values)
 
     def codes(self, block: pa.Table, target: str, rows: RowNumbers = None) -> np.ndarray:
         assert self.classes is not None
-        return pd.Index(self.classes).get_indexer(pd.Index(to_labels(_taken(block.select([target]), rows), target)))
+        return pd.Index(self.classes).get_indexer(
+            pd.Index(to_labels(_taken(block.select([target]), rows), target))
+        )
 
 
 @dataclass(frozen=True)
@@ -106,13 +106,15 @@ class Score:
         for block in shard.blocks(view.with_target() if self.with_codes else view.features):
             for start in range(0, len(block), step):
                 some = block.slice(start, step)
-                yield self.look(BlockRows(self.reader, some, target), np.arange(first, first + len(some)))
+                yield self.look(
+                    BlockRows(self.reader, some, target), np.arange(first, first + len(some))
+                )
                 first += len(some)
         if first != shard.first + shard.rows:
             raise InvalidInput(f"{shard.path} has changed since it was fitted: fit again.")
 
     def look(self, rows: Rows, ids: np.ndarray) -> Look:
-        return Look(rows, ids, random_numbers(ids, self.reader.seed), self.centroids)
+        return Look(rows, ids, row_numbers(ids, self.reader.seed, "rows"), self.centroids)
 
 
 def _taken(block: pa.Table, rows: RowNumbers) -> pa.Table:

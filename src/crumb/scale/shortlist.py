@@ -39,7 +39,9 @@ class Shortlist:
         self.counts = np.zeros(self.starts[-1], dtype=np.int64)
         self.limits = np.full(self.starts[-1], np.inf) if limits is None else limits.copy()
         self.parts: list[Kept] = []
-        self.sorted_in = self.used = 0  # entries and rows after the last time that they were gone through
+        self.sorted_in = self.used = (
+            0  # entries and rows after the last time that they were gone through
+        )
 
     def look(self, look: Look) -> None:
         """Take what the rules want of a block."""
@@ -67,7 +69,9 @@ class Shortlist:
     def bins_of(self, number: int) -> list[np.ndarray]:
         """The places of each bin of one rule, lowest key first."""
         kept = self.done()
-        edges = np.searchsorted(kept.bins, np.arange(self.starts[number], self.starts[number + 1] + 1))
+        edges = np.searchsorted(
+            kept.bins, np.arange(self.starts[number], self.starts[number + 1] + 1)
+        )
         return np.split(kept.places[edges[0] : edges[-1]], (edges - edges[0])[1:-1])
 
     def _wait(self, more: Kept) -> None:
@@ -81,7 +85,9 @@ class Shortlist:
     def _sort_in(self) -> None:
         """All entries by bin, key and place; those above the caps go, and the limits come down."""
         whole = _concatenated(self.parts, self.counts)
-        below = whole.keys <= self.limits[whole.bins]  # a limit may have come down while they waited
+        below = (
+            whole.keys <= self.limits[whole.bins]
+        )  # a limit may have come down while they waited
         bins, keys, places = whole.bins[below], whole.keys[below], whole.places[below]
         # Stable sorts leave equal keys in the order of the pool, in which they came. 16 bits sort by radix.
         order = np.argsort(keys, kind="stable")
@@ -91,7 +97,9 @@ class Shortlist:
         caps = np.concatenate(
             [
                 rule.caps(self.counts[start:end])
-                for rule, start, end in zip(self.rules, self.starts[:-1], self.starts[1:], strict=True)
+                for rule, start, end in zip(
+                    self.rules, self.starts[:-1], self.starts[1:], strict=True
+                )
             ]
         )
         edges = np.searchsorted(bins, np.arange(len(caps) + 1))
@@ -120,7 +128,9 @@ def _concatenated(parts: Sequence[Kept], counts: np.ndarray) -> Kept:
         counts,
         np.concatenate([part.bins for part in parts]),
         np.concatenate([part.keys for part in parts]),
-        np.concatenate([part.places + first for part, first in zip(parts, firsts[:-1], strict=True)]),
+        np.concatenate(
+            [part.places + first for part, first in zip(parts, firsts[:-1], strict=True)]
+        ),
         np.concatenate([part.ids for part in parts]),
         np.concatenate([part.points for part in parts]),
         np.concatenate(codes) if codes else None,

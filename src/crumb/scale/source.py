@@ -53,13 +53,17 @@ class Shard:
     first: int = 0  # number of its first row in the whole table
     rows: int = 0
 
-    def blocks(self, columns: Sequence[str], only: Sequence[int] | None = None) -> Iterator[pa.Table]:
+    def blocks(
+        self, columns: Sequence[str], only: Sequence[int] | None = None
+    ) -> Iterator[pa.Table]:
         """The rows in order, some ten thousand at a time; ``only`` these row groups."""
         with named(self.path):
             waiting: list[pa.RecordBatch] = []
             for batch in self._scanner(list(columns), only).to_batches():
                 waiting.append(batch)
-                if sum(map(len, waiting)) > self.view.block_rows // 2:  # a block of one batch need not be copied
+                if (
+                    sum(map(len, waiting)) > self.view.block_rows // 2
+                ):  # a block of one batch need not be copied
                     yield pa.Table.from_batches(waiting)
                     waiting = []
             if any(map(len, waiting)):
@@ -119,11 +123,18 @@ def open_source(
         raise InvalidInput("This dataset is in memory, not in files: pass the table itself.")
     schema, dictionaries = _unified(dataset, list(dataset.get_fragments()))
     view = View(
-        schema, _features(schema, target, columns), target, expression(where), frozenset(dictionaries), BLOCK_ROWS
+        schema,
+        _features(schema, target, columns),
+        target,
+        expression(where),
+        frozenset(dictionaries),
+        BLOCK_ROWS,
     )
     if view.where is not None:
         _check_condition(view)
-    fragments = dataset.get_fragments(filter=view.where)  # folders that the filter rules out are not opened
+    fragments = dataset.get_fragments(
+        filter=view.where
+    )  # folders that the filter rules out are not opened
     return Source(view, tuple(shard for fragment in fragments for shard in _shards(view, fragment)))
 
 
@@ -181,7 +192,11 @@ def list_files(path: str) -> list[str]:
     if os.path.isfile(path):
         return [path]
     if os.path.isdir(path):
-        found = [str(file) for file in Path(path).rglob("*") if file.suffix in SUFFIXES and not _hidden(file, path)]
+        found = [
+            str(file)
+            for file in Path(path).rglob("*")
+            if file.suffix in SUFFIXES and not _hidden(file, path)
+        ]
     elif has_magic(path):
         found = [file for file in glob(path, recursive=True) if os.path.isfile(file)]
     else:
@@ -202,7 +217,9 @@ def _unified(dataset: ds.Dataset, fragments: Sequence[ds.Fragment]) -> tuple[pa.
     for fragment in fragments:
         with named(getattr(fragment, "path", "the dataset")):
             schemas.append(fragment.physical_schema)
-    dictionaries = {field.name for schema in schemas for field in schema if pa.types.is_dictionary(field.type)}
+    dictionaries = {
+        field.name for schema in schemas for field in schema if pa.types.is_dictionary(field.type)
+    }
     schema = _plain(schemas[0])
     for one, fragment in zip(schemas[1:], fragments, strict=True):
         schema = _joined(schema, _plain(one), getattr(fragment, "path", "a part of the dataset"))
@@ -213,28 +230,41 @@ def _joined(schema: pa.Schema, more: pa.Schema, path: str) -> pa.Schema:
     try:
         return pa.unify_schemas([schema, more], promote_options="permissive")
     except pa.ArrowException as error:
-        raise InvalidInput(f"The columns of {path} do not fit those of the files before it: {error}") from error
+        raise InvalidInput(
+            f"The columns of {path} do not fit those of the files before it: {error}"
+        ) from error
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
     return pa.schema(
         [
-            pa.field(field.name, field.type.value_type if pa.types.is_dictionary(field.type) else field.type)
+            pa.field(
+                field.name,
+                field.type.value_type if pa.types.is_dictionary(field.type) else field.type,
+            )
             for field in schema
         ]
     )
 
 
-def _features(schema: pa.Schema, target: str | None, columns: Sequence[str] | None) -> tuple[str, ...]:
+def _features(
+    schema: pa.Schema, target: str | None, columns: Sequence[str] | None
+) -> tuple[str, ...]:
     if len(set(schema.names)) < len(schema.names):
         twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
         raise InvalidInput(f"Column names must be unique; these occur twice: {', '.join(twice)}.")
     if target is not None and target not in schema.names:
-        raise InvalidInput(f"The files have no column {target!r}; they have {', '.join(map(repr, schema.names))}.")
+        raise InvalidInput(
+            f"The files have no column {target!r}; they have {', '.join(map(repr, schema.names))}."
+        )
     unknown = [name for name in columns or () if name not in schema.names]
     if unknown:
-        raise InvalidInput(f"columns names what the files do not have: {', '.join(map(repr, unknown))}.")
-    features = tuple(name for name in (schema.names if columns is None else columns) if name != target)
+        raise InvalidInput(
+            f"columns names what the files do not have: {', '.join(map(repr, unknown))}."
+        )
+    features = tuple(
+        name for name in (schema.names if columns is None else columns) if name != target
+    )
     if not features:
         raise InvalidInput("The files have no column besides the target.")
     return features
@@ -264,5 +294,9 @@ def _shards(view: View, fragment: ds.Fragment) -> Iterator[Shard]:
         yield _shard(view, path, fragment, some)
 
 
-def _shard(view: View, path: str, fragment: ds.ParquetFileFragment, groups: list[tuple[int, int]]) -> Shard:
-    return Shard(view, path, fragment.subset(row_group_ids=[number for number, _ in groups]), tuple(groups))
+def _shard(
+    view: View, path: str, fragment: ds.ParquetFileFragment, groups: list[tuple[int, int]]
+) -> Shard:
+    return Shard(
+        view, path, fragment.subset(row_group_ids=[number for number, _ in groups]), tuple(groups)
+    )

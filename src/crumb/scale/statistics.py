@@ -7,7 +7,7 @@ does not depend on who worked on which.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,65 +19,16 @@ from threadpoolctl import threadpool_limits
 from crumb.errors import InvalidInput
 from crumb.scale.frames import plain_columns, to_frame, to_labels
 from crumb.scale.source import Shard
-from crumb.table import LARGEST, TableEncoder, texts
+from crumb.table.encoder import TableEncoder
+from crumb.table.statistics import Moments, TableStatistics
 
-MOST_VALUES = 100_000  # distinct texts that are counted; beyond, the rarest half is forgotten
 MOST_CLASSES = 100_000
-MISSING = "\0missing"
-
-
-@dataclass
-class Moments:
-    """Count, mean and sum of squared deviations of c columns, over their finite values, and what was infinite."""
-
-    count: np.ndarray  # (c,)
-    mean: np.ndarray
-    squares: np.ndarray
-    low: np.ndarray  # least and largest finite value
-    high: np.ndarray
-    below: np.ndarray  # how many values are −∞ (or too large for float32)
-    above: np.ndarray
-
-    @classmethod
-    def of(cls, columns: Sequence[np.ndarray]) -> Moments:
-        """c columns of as many rows, NaN for missing."""
-        found = np.array([_column_moments(column) for column in columns]).reshape(-1, 7).T
-        return cls(found[0].astype(np.int64), *found[1:5], *found[5:].astype(np.int64))
-
-    def merge(self, other: Moments) -> Moments:
-        count = self.count + other.count
-        step, share = other.mean - self.mean, other.count / np.maximum(count, 1)
-        return Moments(
-            count,
-            self.mean + step * share,
-            self.squares + other.squares + step**2 * self.count * share,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-            self.below + other.below,
-            self.above + other.above,
-        )
-
-    def bounds(self) -> np.ndarray:
-        """(c, 2) most extreme finite values; 0 where there are none."""
-        return np.where(self.count[:, None] > 0, np.stack([self.low, self.high], axis=1), 0.0)
-
-    def bounded(self) -> Moments:
-        """With infinite values in the place that ``TableEncoder`` gives them: at the bounds."""
-        low, high = self.bounds().T
-        nothing = np.zeros_like(self.mean)
-        none = np.zeros_like(self.count)
-        whole = self
-        for number, where in ((self.below, low), (self.above, high)):
-            whole = whole.merge(Moments(number, np.where(number > 0, where, 0.0), nothing, low, high, none, none))
-        return whole
 
 
 @dataclass
 class Statistics:
-    rows: int
-    moments: Moments  # of the number columns
+    table: TableStatistics  # of the columns
     present: np.ndarray  # values of every column that are not missing
-    counts: list[Counter[str]]  # of the categorical columns, by text
     labels: Counter[Any] = field(default_factory=Counter)  # classification: rows of each class
     unlabelled: int = 0
     infinite: int = 0  # labels that are no finite number
@@ -86,7 +37,7 @@ class Statistics:
     def check_labels(self) -> None:
         if self.unlabelled:
             raise InvalidInput(
-                f"Input y contains NaN: {self.unlabelled} of {self.rows} labels are missing; leave these rows out with "
+                f"Input y contains NaN: {self.unlabelled} of {self.table.rows} labels are missing; leave these rows out with "
                 f"where=~pyarrow.compute.field(name).is_null()."
             )
         if self.infinite:
@@ -101,10 +52,8 @@ class Statistics:
 
     def merge(self, other: Statistics) -> Statistics:
         return Statistics(
-            self.rows + other.rows,
-            self.moments.merge(other.moments),
+            self.table.merge(other.table),
             self.present + other.present,
-            [_joined(mine, theirs) for mine, theirs in zip(self.counts, other.counts, strict=True)],
             self.labels + other.labels,
             self.unlabelled + other.unlabelled,
             self.infinite + other.infinite,
@@ -116,7 +65,7 @@ class Statistics:
 class Gather:
     """The statistics of one shard, and the rows of it that are wanted."""
 
-    encoder: TableEncoder  # knows kinds, and no bounds yet
+    encoder: TableEncoder  # knows kinds; bounds are still open
     classes: bool  # whether labels are counted or looked at as numbers
 
     def __call__(self, task: tuple[Shard, np.ndarray]) -> Statistics:
@@ -132,24 +81,20 @@ class Gather:
         return joined(parts)
 
     def _block(self, block: pa.Table, shard: Shard, wanted: np.ndarray) -> Statistics:
-        columns, counts = self._columns(block)
         present = np.array([len(block) - block[name].null_count for name in shard.view.features])
-        found = Statistics(len(block), Moments.of(columns), present, counts)
+        found = Statistics(self._columns(block), present)
         if len(wanted):
             found.sample = [(shard.path, block.take(pa.array(wanted)))]
         if shard.view.target is not None:
             self._label(found, to_labels(block, shard.view.target))
         return found
 
-    def _columns(self, block: pa.Table) -> tuple[list[np.ndarray], list[Counter[str]]]:
-        """The number columns of a block, and the counts of its categories."""
-        numbers, categories = split_kinds(self.encoder.kinds_)
-        plain = None if categories else plain_columns(block, self.encoder.columns_)
+    def _columns(self, block: pa.Table) -> TableStatistics:
+        names = self.encoder.columns_
+        plain = None if self.encoder.categorical_indices else plain_columns(block, names)
         if plain is not None:
-            return plain, []
-        frame: Any = self.encoder.transform(to_frame(block, self.encoder.columns_))
-        columns = [frame.iloc[:, column].to_numpy(dtype=np.float64) for column in numbers]
-        return columns, [Counter(_text_counts(frame.iloc[:, column])) for column in categories]
+            return TableStatistics(len(block), Moments.of(plain), [])
+        return TableStatistics.of(self.encoder.transform(to_frame(block, names)), self.encoder)
 
     def _label(self, found: Statistics, labels: np.ndarray) -> None:
         missing = pd.isna(labels)
@@ -162,23 +107,11 @@ class Gather:
                     f"The target has more than {MOST_CLASSES:,} classes: use CrumbRegressor for numbers."
                 )
         elif labels.dtype.kind not in "fiub":
-            raise InvalidInput("Regression needs numbers as labels; for classes use CrumbClassifier.")
+            raise InvalidInput(
+                "Regression needs numbers as labels; for classes use CrumbClassifier."
+            )
         else:
             found.infinite = int((~np.isfinite(labels[~missing].astype(np.float64))).sum())
-
-
-def _column_moments(column: np.ndarray) -> tuple[float, ...]:
-    """As the fields of ``Moments``."""
-    values = np.asarray(column, dtype=np.float64)
-    low, high = values.min(initial=np.inf), values.max(initial=-np.inf)
-    below = above = 0
-    if not (low >= -LARGEST and high <= LARGEST):  # NaN compares false
-        below, above = int((values < -LARGEST).sum()), int((values > LARGEST).sum())
-        values = values[np.abs(values) <= LARGEST]
-        low, high = values.min(initial=np.inf), values.max(initial=-np.inf)
-    mean = values.sum() / max(1, len(values))
-    deviation = values - mean
-    return len(values), mean, float(deviation @ deviation), low, high, below, above
 
 
 def joined(parts: Iterable[Statistics]) -> Statistics:
@@ -189,23 +122,3 @@ def joined(parts: Iterable[Statistics]) -> Statistics:
     if whole is None:
         raise InvalidInput("The files have no rows, or where= leaves none.")
     return whole
-
-
-def split_kinds(kinds: Sequence[str]) -> tuple[list[int], list[int]]:
-    """Positions of the number columns (empty ones among them) and of the categorical ones."""
-    categories = [index for index, kind in enumerate(kinds) if kind in ("text", "category")]
-    return [index for index in range(len(kinds)) if index not in set(categories)], categories
-
-
-def _text_counts(column: pd.Series) -> dict[str, int]:
-    words, counts = np.unique(texts(column, MISSING).astype(str), return_counts=True)
-    return dict(zip(words.tolist(), counts.tolist(), strict=True))
-
-
-def _joined(mine: Counter[str], theirs: Counter[str]) -> Counter[str]:
-    both = mine + theirs
-    if len(both) > MOST_VALUES:
-        # By count and then by name, so that what is forgotten does not depend on the order of a dictionary.
-        often = sorted(both, key=lambda word: (-both[word], word))[: MOST_VALUES // 2]
-        both = Counter({word: both[word] for word in often})
-    return both

@@ -15,21 +15,37 @@ from typing import Any
 import numpy as np
 import torch
 
-from crumb.candidates import Candidates, herd_candidates, neighbours_beside
-from crumb.clustering import cluster, nearest_centroid
 from crumb.errors import InvalidInput
-from crumb.herding import stop_early
-from crumb.kernel import Rbf
-from crumb.neighbours import asking, each_of, share_looked_at
+from crumb.herding.candidates import Candidates, herd_candidates, neighbours_beside
+from crumb.herding.clusters import Clusters
+from crumb.herding.kernel import Rbf
+from crumb.herding.neighbours import asking, each_of, fraction_searched
 from crumb.quiet import quiet
 from crumb.scale.closeness import Closeness, Distance, RffCross
 from crumb.scale.rules import Anyone, Cells, Nearest, Numbered, Rule, Strata
 from crumb.scale.shortlist import Shortlist
-from crumb.selection import KNN, MICP, MMD, CentroidNN, Full, Problem, Selection, Strategy, Uniform, VoronoiUniform
+from crumb.selection import (
+    KNN,
+    MICP,
+    MMD,
+    CentroidNN,
+    Full,
+    Problem,
+    Selection,
+    Strategy,
+    Uniform,
+    VoronoiUniform,
+)
 from crumb.selection.base import top_up
+from crumb.selection.clustering import cluster, nearest_centroid
 
-LEAST, MOST = 4, 64  # candidates a cluster must have room for, and usually may have, as multiples of the budget
-SHORTLIST_CELLS = 40_000_000  # numbers (clusters × candidates × columns) that candidates may take: 320 MB
+LEAST, MOST = (
+    4,
+    64,
+)  # candidates a cluster must have room for, and usually may have, as multiples of the budget
+SHORTLIST_CELLS = (
+    40_000_000  # numbers (clusters × candidates × columns) that candidates may take: 320 MB
+)
 ENTRY_CELLS = 10  # numbers that a candidate counts for at least: being sorted costs as much
 KNN_ENTRIES = 20_000_000  # queries × rows of a context
 MOST_PROMPTERS = 2_000  # of MICP: each row of the pool is held against every one of them
@@ -91,28 +107,29 @@ class MmdWish(Wish):
     def _neighbours(self, problem: Problem, pool: Pass) -> Nearest:
         """With ``kernel="exact"`` every row is held against every query, otherwise as many as take seconds."""
         every, sizes = np.concatenate(self.asking), list(map(len, self.asking))
-        share = 1.0 if self.kernel == "exact" else share_looked_at(pool.rows, len(every))
+        share = 1.0 if self.kernel == "exact" else fraction_searched(pool.rows, len(every))
         self.facts = {"scored_by": "distance", "neighbours_among": round(share * pool.rows)}
         each = [each_of(neighbours_beside(self.count, problem.n), size) for size in sizes]
         groups = np.repeat(np.arange(len(sizes)), sizes)
-        return Nearest(problem.queries[every], np.repeat(each, sizes), share, groups, all_of_them=False)
+        return Nearest(
+            problem.queries[every], np.repeat(each, sizes), share, groups, all_of_them=False
+        )
 
     def select(self, problem: Problem, found: Shortlist) -> Selection:
-        contexts, doubling = herd_candidates(
+        herded, doubling = herd_candidates(
             Rbf(problem.kernel.bandwidth),
             torch.from_numpy(problem.pool),
-            torch.from_numpy(problem.queries),
-            torch.from_numpy(self.labels),
+            Clusters(torch.from_numpy(problem.queries), torch.from_numpy(self.labels)),
             problem.n,
             self.count,
             problem.seed,
             problem.map_blocks,
+            problem.early_stopping,
             candidates=self._candidates(found),
             available=self.count,
             first=self.count if self.kernel == "exact" else None,
         )
         problem.progress(problem.n)
-        herded = [stop_early(context, problem.early_stopping, problem.n) for context in contexts]
         return Selection(
             self.labels,
             self.centroids,
@@ -131,7 +148,10 @@ class MmdWish(Wish):
         neighbours = [list(islice(near, len(some))) for some in self.asking]
 
         def of_cluster(k: int, count: int) -> np.ndarray:
-            rows, beside = [self.strata.rows(strata, counts, k, count)], neighbours_beside(count, self.n)
+            rows, beside = (
+                [self.strata.rows(strata, counts, k, count)],
+                neighbours_beside(count, self.n),
+            )
             if self.asking and beside:
                 rows += [some[: each_of(beside, len(self.asking[k]))] for some in neighbours[k]]
             together = np.unique(np.concatenate(rows))
@@ -175,7 +195,9 @@ class MicpWish(VoronoiWish):
 
     def __init__(self, problem: Problem, strategy: MICP, pool: Pass):
         prompters = min(strategy.prompters(pool.rows, problem.n), MOST_PROMPTERS)
-        every = _mini_batch_centroids(pool.sample(prompters * ROWS_PER_PROMPTER), prompters, problem.seed)
+        every = _mini_batch_centroids(
+            pool.sample(prompters * ROWS_PER_PROMPTER), prompters, problem.seed
+        )
         used, self.labels = np.unique(nearest_centroid(problem.queries, every), return_inverse=True)
         self.centroids = every[used]
         self.rules = [Cells(len(used), problem.n, every, used), Nearest(self.centroids, problem.n)]
@@ -205,7 +227,7 @@ WISHES: dict[type[Strategy], Any] = {
 }
 
 
-def check_strategy(strategy: Strategy, kernel: str) -> None:
+def check_strategy(strategy: Strategy) -> None:
     """Whether a strategy can do without the whole pool; found out before the files are read."""
     if isinstance(strategy, Full):
         raise InvalidInput(
@@ -213,9 +235,9 @@ def check_strategy(strategy: Strategy, kernel: str) -> None:
             "strategy, or read the table yourself and pass it."
         )
     if type(strategy) not in WISHES:
-        raise InvalidInput(f"The strategy {strategy!r} needs the pool in memory: read the table yourself and pass it.")
-    if isinstance(strategy, MMD) and kernel == "certified":
-        raise InvalidInput("kernel='certified' needs the pool in memory: choose 'candidates', 'exact' or 'rff'.")
+        raise InvalidInput(
+            f"The strategy {strategy!r} needs the pool in memory: read the table yourself and pass it."
+        )
 
 
 def make_wish(problem: Problem, strategy: Strategy, pool: Pass) -> Wish:
@@ -226,5 +248,7 @@ def _mini_batch_centroids(sample: np.ndarray, n_clusters: int, seed: int) -> np.
     from sklearn.cluster import MiniBatchKMeans
 
     with quiet(category=UserWarning):
-        means = MiniBatchKMeans(min(n_clusters, len(sample)), random_state=seed % 2**32, n_init=1, batch_size=4_096)
+        means = MiniBatchKMeans(
+            min(n_clusters, len(sample)), random_state=seed % 2**32, n_init=1, batch_size=4_096
+        )
         return np.unique(means.fit(sample).cluster_centers_, axis=0)

@@ -44,4 +44,6 @@ def resolve_strategy(strategy: str | Strategy) -> Strategy:
     if isinstance(strategy, str) and strategy in REGISTRY:
         return REGISTRY[strategy]()
     known = ", ".join(repr(name) for name in sorted(REGISTRY))
-    raise InvalidInput(f"Unknown strategy {strategy!r}: choose one of {known}, or pass a strategy object.")
+    raise InvalidInput(
+        f"Unknown strategy {strategy!r}: choose one of {known}, or pass a strategy object."
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,17 +12,13 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 
-from crumb.herding import EarlyStopping
-from crumb.kernel import RandomFourierFeatures, Rbf
+from crumb.herding.greedy import EarlyStopping
+from crumb.herding.kernel import RandomFourierFeatures, Rbf
+from crumb.herding.search import Search
 from crumb.parallel import MapBlocks
-from crumb.settings import Kernel
+from crumb.rng import generator
 
 REGISTRY: dict[str, type[Strategy]] = {}
-
-
-def stream(seed: int, purpose: str) -> np.random.Generator:
-    """An independent random stream for each purpose, the same one every time it is asked for."""
-    return np.random.default_rng([seed, zlib.crc32(purpose.encode())])
 
 
 @dataclass(frozen=True)
@@ -34,7 +29,7 @@ class Problem:
     queries: np.ndarray  # (T, d)
     n: int  # context budget
     n_clusters: int
-    kernel: Kernel
+    kernel: Search
     early_stopping: EarlyStopping | None = None
     seed: int = 0
     device: str = "cpu"
@@ -42,7 +37,7 @@ class Problem:
     progress: Callable[[int], object] = field(default=lambda chosen: None)
 
     def rng(self, purpose: str) -> np.random.Generator:
-        return stream(self.seed, purpose)
+        return generator(self.seed, purpose)
 
     def similarity(self) -> Rbf | RandomFourierFeatures:
         """The kernel of stage 2."""
@@ -51,7 +46,9 @@ class Problem:
     def features(self) -> RandomFourierFeatures:
         """The same Ω and b however often they are asked for."""
         d = self.queries.shape[1]
-        return RandomFourierFeatures.draw(d, self.kernel.rff_dim, self.kernel.bandwidth, self.rng("rff"))
+        return RandomFourierFeatures.draw(
+            d, self.kernel.rff_dim, self.kernel.bandwidth, self.rng("rff")
+        )
 
     def tensor(self, rows: np.ndarray) -> torch.Tensor:
         """Rows of the selection space on the device; GPUs work in float32."""
@@ -76,12 +73,14 @@ class Strategy(BaseEstimator, ABC):
     """Base of all strategies. Its parameters are those of ``__init__``, as in scikit-learn."""
 
     name: ClassVar[str]
-    default_clusters: ClassVar[int] = 20  # what n_clusters="auto" means
+    default_clusters: ClassVar[int | None] = None  # of its own; None: that of options.py
     drops_rows: ClassVar[bool] = True  # False: every context is the whole pool
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        if "name" in cls.__dict__:  # a subclass without a name of its own must not replace its parent
+        if (
+            "name" in cls.__dict__
+        ):  # a subclass without a name of its own must not replace its parent
             REGISTRY[cls.name] = cls
 
     @abstractmethod

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crumb.clustering import cluster
 from crumb.selection.base import Problem, Selection, Strategy, nearest_rows
+from crumb.selection.clustering import cluster
 
 
 class CentroidNN(Strategy):

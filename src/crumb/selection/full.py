@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from crumb.clustering import cluster
 from crumb.selection.base import Problem, Selection, Strategy
+from crumb.selection.clustering import cluster
 
 
 class Full(Strategy):

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from crumb.clustering import cluster, nearest_centroid
+from crumb.checks import positive
 from crumb.errors import InvalidInput
 from crumb.selection.base import Problem, Selection, Strategy, nearest_rows, top_up
-from crumb.settings import positive
+from crumb.selection.clustering import cluster, nearest_centroid
 
 
 class MICP(Strategy):
@@ -30,7 +30,9 @@ class MICP(Strategy):
         self.n_clusters = n_clusters
 
     def select(self, problem: Problem) -> Selection:
-        pool_labels, centroids = cluster(problem.pool, self.prompters(len(problem.pool), problem.n), problem.seed)
+        pool_labels, centroids = cluster(
+            problem.pool, self.prompters(len(problem.pool), problem.n), problem.seed
+        )
         # K*: only the prompters that got queries run, so only they are built.
         used, labels = np.unique(nearest_centroid(problem.queries, centroids), return_inverse=True)
         nearest = nearest_rows(problem.pool, centroids[used], problem.n)

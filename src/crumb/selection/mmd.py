@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
-from crumb.candidates import herd_candidates
-from crumb.certified import TooManyCandidates, herd_certified, worth_while
-from crumb.clustering import cluster
-from crumb.herding import Herded, herd, stop_early
-from crumb.kernel import Rbf
-from crumb.objective import ExactObjective, Objective, RffObjective
+from crumb.herding.candidates import herd_candidates
+from crumb.herding.clusters import Clusters
+from crumb.herding.greedy import Herded, Objective, herd
+from crumb.herding.kernel import Rbf
+from crumb.herding.objective import ExactObjective, RffObjective
 from crumb.selection.base import Problem, Selection, Strategy
+from crumb.selection.clustering import cluster
 
-MOST_COLUMNS = 1_024  # of gpu_herding.py, whose blocks hold a whole row
-Found = tuple[list[Herded], dict[str, Any]]  # contexts, and what the plan should say of how they were found
+# Contexts, and what the plan should say of how they were found.
+Found = tuple[list[Herded], dict[str, Any]]
 
 
 class MMD(Strategy):
@@ -46,70 +46,53 @@ class MMD(Strategy):
 
 
 def _exact(problem: Problem, labels: torch.Tensor, last: bool) -> Found:
-    kernel, pool, queries = _tensors(problem)
-    labels, n_clusters = labels.to(pool.device), int(labels.max()) + 1
+    kernel, pool = Rbf(problem.kernel.bandwidth), problem.tensor(problem.pool)
+    clusters = Clusters(problem.tensor(problem.queries), labels.to(pool.device))
     if problem.kernel.batch == 1 and runs_on(pool):
-        from crumb.gpu_herding import herd_on_gpu
+        from crumb.herding.gpu import GpuObjective
 
-        return herd_on_gpu(kernel, pool, queries, labels, problem.n, problem.early_stopping, problem.progress), {}
-    objective = ExactObjective(kernel, pool, queries, labels, n_clusters, problem.map_blocks)
-    return _herd(problem, objective), {}
+        return _herd(problem, GpuObjective(kernel, pool, clusters)), {}
+    return _herd(problem, ExactObjective(kernel, pool, clusters, problem.map_blocks)), {}
 
 
 def _rff(problem: Problem, labels: torch.Tensor, last: bool) -> Found:
-    features = problem.features()
-    pool, queries = problem.tensor(problem.pool), problem.tensor(problem.queries)
-    labels, n_clusters = labels.to(pool.device), int(labels.max()) + 1
-    objective = RffObjective(features.like(pool), pool, queries, labels, n_clusters, problem.map_blocks)
-    return _herd(problem, objective), {}
+    pool = problem.tensor(problem.pool)
+    clusters = Clusters(problem.tensor(problem.queries), labels.to(pool.device))
+    features = problem.features().like(pool)
+    return _herd(problem, RffObjective(features, pool, clusters, problem.map_blocks)), {}
 
 
 def _candidates(problem: Problem, labels: torch.Tensor, last: bool) -> Found | None:
-    kernel, pool, queries = _tensors(problem)
     contexts, doubling = herd_candidates(
-        kernel, pool, queries, labels, problem.n, problem.kernel.most_candidates, problem.seed, problem.map_blocks
+        Rbf(problem.kernel.bandwidth),
+        problem.tensor(problem.pool),
+        Clusters(problem.tensor(problem.queries), labels),
+        problem.n,
+        problem.kernel.most_candidates,
+        problem.seed,
+        problem.map_blocks,
+        problem.early_stopping,
     )
     if not doubling.enough and not last:
         return None
-    return _ended(problem, contexts), {"candidates": asdict(doubling)}
-
-
-def _certified(problem: Problem, labels: torch.Tensor, last: bool) -> Found | None:
-    kernel, pool, queries = _tensors(problem)
-    if not worth_while(kernel, pool, queries, labels, problem.n, problem.seed):
-        return None
-    try:
-        contexts, certificate = herd_certified(kernel, pool, queries, labels, problem.n, problem.map_blocks)
-    except TooManyCandidates:
-        return None
-    return _ended(problem, contexts), {"certificate": asdict(certificate)}
+    problem.progress(problem.n)
+    return contexts, {"candidates": asdict(doubling)}
 
 
 # Each gives None where another way is better, unless it is the last one.
 WAYS: dict[str, Callable[[Problem, torch.Tensor, bool], Found | None]] = {
     "exact": _exact,
     "candidates": _candidates,
-    "certified": _certified,
     "rff": _rff,
 }
 
 
 def runs_on(pool: torch.Tensor) -> bool:
-    """Whether the kernels of gpu_herding.py can be used."""
-    return pool.is_cuda and pool.shape[1] <= MOST_COLUMNS and find_spec("triton") is not None
-
-
-def _tensors(problem: Problem) -> tuple[Rbf, torch.Tensor, torch.Tensor]:
-    return Rbf(problem.kernel.bandwidth), problem.tensor(problem.pool), problem.tensor(problem.queries)
+    """Whether the kernels of herding/gpu.py can be used."""
+    return pool.is_cuda and find_spec("triton") is not None
 
 
 def _herd(problem: Problem, objective: Objective) -> list[Herded]:
     return herd(
-        objective, problem.n, problem.kernel.batch, problem.early_stopping, problem.map_blocks, problem.progress
+        objective, problem.n, problem.kernel.batch, problem.early_stopping, problem.progress
     )
-
-
-def _ended(problem: Problem, contexts: list[Herded]) -> list[Herded]:
-    """Contexts that were chosen to the end, cut where early stopping would have ended them."""
-    problem.progress(problem.n)
-    return [stop_early(context, problem.early_stopping, problem.n) for context in contexts]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crumb.clustering import cluster
 from crumb.selection.base import Problem, Selection, Strategy
+from crumb.selection.clustering import cluster
 
 
 class Uniform(Strategy):

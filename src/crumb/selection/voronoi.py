@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from crumb.clustering import cluster, nearest_centroid
 from crumb.selection.base import Problem, Selection, Strategy, nearest_rows, top_up
+from crumb.selection.clustering import cluster, nearest_centroid
 
 
 class VoronoiUniform(Strategy):

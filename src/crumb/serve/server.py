@@ -1,4 +1,4 @@
-"""The process: a socket, uvicorn, snapshots on a timer, and an orderly end at SIGTERM."""
+"""The process: a socket, uvicorn, and an orderly end at SIGTERM."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ BACKLOG = 2_048
 def bind(host: str, port: int) -> socket.socket:
     """A socket that nobody can connect to yet: that a port is taken shows before the long work."""
     try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        family, *_, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
         bound = socket.socket(family)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:
-        raise InvalidInput(f"Cannot serve at {host}, port {port}: {error.strerror or error}.") from error
+        said = error.strerror or error
+        raise InvalidInput(f"Cannot serve at {host}, port {port}: {said}.") from error
     return bound
 
 
@@ -47,7 +50,9 @@ def many_files() -> None:
 class Server(uvicorn.Server):
     """uvicorn that answers what it accepted before it goes, and goes with 0."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None], grace: float):
+    def __init__(
+        self, config: uvicorn.Config, service: Service, ready: Callable[[], None], grace: float
+    ):
         super().__init__(config)
         self._service, self._ready, self._grace = service, ready, grace
         self._leaving: asyncio.Task[None] | None = None
@@ -58,9 +63,9 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn would raise the signal again at the end, and the exit status would be that of a crash."""
+        """uvicorn would raise the signal again at the end: the exit status would be a crash's."""
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(NotImplementedError):  # Windows: there Ctrl-C interrupts, without an orderly end
+        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends it at once
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._leave)
         yield
@@ -78,7 +83,9 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def run(app: Any, service: Service, bound: socket.socket, grace: float = 0.0, as_json: bool = False) -> None:
+def run(
+    app: Any, service: Service, bound: socket.socket, grace: float = 0.0, as_json: bool = False
+) -> None:
     """Serve until SIGTERM or Ctrl-C; returns when everything accepted is answered."""
     config = uvicorn.Config(
         app,
@@ -96,7 +103,9 @@ def run(app: Any, service: Service, bound: socket.socket, grace: float = 0.0, as
         stream = service.stream
         event("ready", version=stream.version, contexts=stream.plan.n_clusters)
         said = f"crumb: {service.name!r} answers at {url(bound)}"
-        print(json.dumps({"name": service.name, "url": url(bound)}) if as_json else said, flush=True)
+        if as_json:
+            said = json.dumps({"name": service.name, "url": url(bound)})
+        print(said, flush=True)
 
     try:
         Server(config, service, ready, grace).run(sockets=[bound])

@@ -9,7 +9,17 @@ import pandas as pd
 
 from crumb.bench import statistics
 from crumb.bench.report import drawing, palette, paper, words
-from crumb.bench.report.blocks import Block, Bullets, Cell, Column, Figure, Panel, Section, Table, Text
+from crumb.bench.report.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Column,
+    Figure,
+    Panel,
+    Section,
+    Table,
+    Text,
+)
 from crumb.bench.report.common import slug, what_was_run
 
 if TYPE_CHECKING:

@@ -9,7 +9,17 @@ import pandas as pd
 
 from crumb.bench import statistics
 from crumb.bench.report import drawing, palette, paper, words
-from crumb.bench.report.blocks import Block, Cell, Column, Figure, Panel, Section, Table, Text, mark_best
+from crumb.bench.report.blocks import (
+    Block,
+    Cell,
+    Column,
+    Figure,
+    Panel,
+    Section,
+    Table,
+    Text,
+    mark_best,
+)
 from crumb.bench.report.common import (
     compared,
     dataset_table,

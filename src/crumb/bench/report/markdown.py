@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from crumb.bench.report.blocks import Block, Bullets, Cell, Figure, Heading, Section, Table, Text, is_best, text_of
+from crumb.bench.report.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Figure,
+    Heading,
+    Section,
+    Table,
+    Text,
+    is_best,
+    text_of,
+)
 
 
 def to_markdown(title: str, facts: Sequence[str], sections: Sequence[Section], footer: str) -> str:

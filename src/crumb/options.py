@@ -1,0 +1,231 @@
+"""Every number that can be chosen, with its default. Checked once, then resolved once for a pool.
+
+``Options.of`` checks what the user asked for before any table is read. ``resolve`` turns what
+depends on the pool (K, n, σ) into numbers. Nothing is resolved anywhere else.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from crumb.budget import Budget, parse_budget
+from crumb.checks import non_negative, positive
+from crumb.devices import resolve_device
+from crumb.errors import InvalidInput
+from crumb.herding.cost import Load
+from crumb.herding.greedy import EarlyStopping
+from crumb.herding.kernel import median_bandwidth
+from crumb.herding.search import Search, check_search, resolve_search
+from crumb.parallel import resolve_jobs
+from crumb.rng import generator
+from crumb.selection import Strategy, resolve_strategy
+
+if TYPE_CHECKING:
+    from crumb.pool import Pool
+
+# Measured: docs/defaults.md.
+DEFAULT_CLUSTERS = 20  # K; a strategy may have a default of its own
+DEFAULT_CONTEXT = 1_000  # n
+DEFAULTS: dict[str, Any] = {
+    "strategy": "mmd",
+    "n_clusters": "auto",
+    "context_size": "auto",
+    "budget": None,
+    "kernel": "auto",
+    "rff_dim": 256,
+    "herd_batch": "auto",
+    "bandwidth": "median",
+    "early_stopping": False,
+    "min_per_class": 1,
+    "device": "auto",
+    "random_state": 0,
+    "n_jobs": None,
+    "verbose": 0,
+}
+
+
+def paper_configuration() -> dict[str, Any]:
+    """The paper's setting, as keyword arguments: ``CrumbClassifier(**paper_configuration())``."""
+    return {
+        "strategy": "mmd",
+        "n_clusters": 20,
+        "context_size": 0.1,
+        "kernel": "rff",
+        "rff_dim": 64,
+        "herd_batch": 50,
+        "bandwidth": "median",
+        "early_stopping": False,
+        "min_per_class": 0,
+    }
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for and, once ``resolve`` has seen the pool, K, n and σ."""
+
+    asked: Mapping[str, Any]  # as the user gave it
+    strategy: Strategy
+    early_stopping: EarlyStopping | None
+    min_per_class: int
+    budget: Budget | None
+    device: str
+    seed: int
+    n_jobs: int | None
+    verbose: int
+    n_clusters: int = 0  # K
+    context_size: int = 0  # n
+    bandwidth: float = 0.0  # σ
+    affordable: int | None = None  # kernel values; None: as many as usual
+    facts: dict[str, Any] = field(default_factory=dict)  # what else the plan should say
+
+    @classmethod
+    def of(cls, **asked: Any) -> Options:
+        """Check everything that can be checked without a table."""
+        unknown = sorted(set(asked) - set(DEFAULTS))
+        if unknown:
+            known = ", ".join(DEFAULTS)
+            raise InvalidInput(f"Unknown option {unknown[0]!r}: the options are {known}.")
+        asked = {**DEFAULTS, **asked}
+        check_search(asked["kernel"], asked["rff_dim"], asked["herd_batch"])
+        check_bandwidth(asked["bandwidth"])
+        check_context_size(asked["context_size"])
+        if asked["n_clusters"] not in (None, "auto"):
+            positive("n_clusters", asked["n_clusters"])
+        resolve_jobs(asked["n_jobs"])
+        options = cls(
+            asked,
+            resolve_strategy(asked["strategy"]),
+            resolve_early_stopping(asked["early_stopping"]),
+            non_negative("min_per_class", asked["min_per_class"]),
+            parse_budget(asked["budget"]),
+            resolve_device(asked["device"]),
+            resolve_seed(asked["random_state"]),
+            asked["n_jobs"],
+            asked["verbose"],
+        )
+        if options.budget and options.fixed_clusters and options.fixed_size:
+            raise InvalidInput(
+                "A budget chooses n_clusters and context_size: leave at least one of them 'auto'."
+            )
+        return options
+
+    @property
+    def fixed_clusters(self) -> bool:
+        """Whether K is the user's choice, or the strategy's."""
+        return self.asked["n_clusters"] != "auto" or self.strategy.default_clusters == 1
+
+    @property
+    def fixed_size(self) -> bool:
+        """Whether n is the user's choice, or the strategy's."""
+        return self.asked["context_size"] != "auto" or not self.strategy.drops_rows
+
+    def resolve(self, pool: Pool, window: int | None = None) -> Options:
+        """K, n and σ for a pool and for a model that was made for ``window`` rows."""
+        clusters, size = self.asked["n_clusters"], pool.size
+        if clusters == "auto":
+            clusters = self.strategy.default_clusters or DEFAULT_CLUSTERS
+        if self.strategy.drops_rows:
+            size = resolve_context_size(self.asked["context_size"], pool.size, window)
+        sigma = self.asked["bandwidth"]
+        if isinstance(sigma, str):
+            median = median_bandwidth(pool.some_points, generator(self.seed, "bandwidth"))
+            sigma = median_factor(sigma) * median
+        return replace(
+            self,
+            n_clusters=int(clusters or 1),
+            context_size=size,
+            bandwidth=float(sigma),
+            facts={**self.facts, **pool.facts},
+        )
+
+    def search(self, load: Load) -> Search:
+        """How stage 2 searches in a problem of this size."""
+        asked = self.asked["kernel"], self.asked["rff_dim"], self.asked["herd_batch"]
+        return resolve_search(*asked, self.bandwidth, load, self.device, self.affordable)
+
+
+def resolve_context_size(context_size: str | float, n_pool: int, window: int | None = None) -> int:
+    """n: a count, a share of N, or ``"auto"``; never more than N or the model's window."""
+    check_context_size(context_size)
+    if context_size == "auto":
+        n = min(DEFAULT_CONTEXT, n_pool)
+    elif isinstance(context_size, Integral):
+        n = int(context_size)
+    else:
+        n = max(1, round(float(context_size) * n_pool))
+    if n > n_pool:
+        warnings.warn(
+            f"context_size={n} is larger than the pool: all {n_pool} rows are used.", stacklevel=5
+        )
+        n = n_pool
+    if window is not None and n > window:
+        warnings.warn(
+            f"context_size gives {n} rows, more than the {window} that the model was made for: "
+            f"{window} are used.",
+            stacklevel=5,
+        )
+        n = window
+    return n
+
+
+def check_context_size(context_size: Any) -> None:
+    if context_size == "auto":
+        return
+    if isinstance(context_size, Real) and not isinstance(context_size, bool):
+        if isinstance(context_size, Integral):
+            positive("context_size", context_size)
+            return
+        if 0 < float(context_size) <= 1:
+            return
+    raise InvalidInput(
+        "context_size must be a row count of at least 1, a share of the pool in (0, 1], or 'auto'; "
+        f"got {context_size!r}."
+    )
+
+
+def resolve_early_stopping(early_stopping: Any) -> EarlyStopping | None:
+    if isinstance(early_stopping, EarlyStopping):
+        return early_stopping
+    if isinstance(early_stopping, (bool, np.bool_)):
+        return EarlyStopping() if early_stopping else None
+    raise InvalidInput(
+        f"early_stopping must be True, False or an EarlyStopping object, got {early_stopping!r}."
+    )
+
+
+def check_bandwidth(bandwidth: Any) -> None:
+    """``"median"``, a multiple such as ``"0.5 median"``, or σ itself in the standardised space."""
+    if isinstance(bandwidth, str) and median_factor(bandwidth) > 0:
+        return
+    number = isinstance(bandwidth, Real) and not isinstance(bandwidth, bool)
+    if number and 0 < bandwidth < float("inf"):
+        return
+    raise InvalidInput(
+        "bandwidth must be 'median', a multiple like '0.5 median', or a positive number (σ), "
+        f"got {bandwidth!r}."
+    )
+
+
+def median_factor(bandwidth: str) -> float:
+    """What the median is multiplied by; 0 where the text says nothing of the kind."""
+    found = re.fullmatch(r"(\d+\.?\d*|\.\d+|)\s*\*?\s*median", bandwidth.strip())
+    return 0.0 if found is None else float(found[1] or 1.0)
+
+
+def resolve_seed(random_state: Any) -> int:
+    """An int is the seed itself; None and generators give a fresh one."""
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        if random_state < 0:
+            raise InvalidInput(f"random_state must not be negative, got {random_state}.")
+        return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    return int(check_random_state(random_state).randint(2**31 - 1))

@@ -1,0 +1,203 @@
+"""The selection space: a mixed-type table → a float matrix in which distance means something.
+
+Numbers are standardised with the pool's mean and population standard deviation; missing values take
+the mean, that is 0. A categorical column becomes indicators of height 1, so two rows in different
+categories are √2 apart: as far as two independent draws of a standardised number are in the mean
+square. Where a column has many categories, the rare ones share an indicator.
+
+A space is learned from statistics, of a table in memory or of files, and applied to a table, to a
+block of a file or to a single row. ``features=`` replaces it by a transformer of the user's own, or
+adds the network's view of the rows (``embedding.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+
+from crumb.errors import InvalidInput
+from crumb.table.encoder import Rows, TableEncoder, text_of
+from crumb.table.statistics import MISSING, TableStatistics, column, number_column
+
+MAX_CATEGORIES = 32  # indicators a column
+MAX_INDICATORS = 256  # indicators in all: the width stays bounded, however many columns there are
+DOUBLE_CELLS = 100_000_000  # cells up to which points are float64 (800 MB); float32 above
+BLOCK_ROWS = 1 << 15
+EMBEDDING = "embedding"
+# How far rows lie apart by their embeddings, relative to how far they do by their columns.
+# Measured beside 1/2, 1 and 2: docs/experiments/ideas.
+EMBEDDING_WEIGHT = 4.0
+Embed = Callable[[Rows], np.ndarray]
+
+
+class Space(Protocol):
+    """Encoded rows (n, columns of the table) → points (n, width)."""
+
+    width: int
+    dtype: Any  # of the points
+
+    def transform(self, rows: Rows) -> np.ndarray: ...
+
+
+def check_features(features: Any) -> None:
+    if isinstance(features, str) and features != EMBEDDING:
+        raise InvalidInput(
+            f"features must be None, {EMBEDDING!r} or a transformer, got {features!r}."
+        )
+
+
+def learn_space(
+    features: Any, rows: Rows, encoder: TableEncoder, y: np.ndarray | None, embed: Embed | None
+) -> tuple[Space, np.ndarray]:
+    """The space that ``features`` asks for, learned from encoded rows, and their points.
+
+    ``y`` is for transformers that learn from labels; ``embed`` gives the network's row embeddings.
+    """
+    if features is not None and not isinstance(features, str):
+        own = OwnSpace(features)
+        return own, own.fit_transform(rows, y)
+    space = ColumnSpace(TableStatistics.of(rows, encoder), encoder)
+    points = space.transform(rows)
+    return (space, points) if embed is None else _with_embedding(space, points, rows, embed)
+
+
+class ColumnSpace:
+    """The default: standardised numbers, then indicators of the categories."""
+
+    def __init__(self, statistics: TableStatistics, encoder: TableEncoder):
+        self.numbers, self.categories = encoder.numeric_indices, encoder.categorical_indices
+        moments = statistics.moments.bounded()
+        self.mean, self.scale = moments.mean, moments.scale()
+        most = max(2, min(MAX_CATEGORIES, MAX_INDICATORS // max(1, len(self.categories))))
+        self.indicators = [Indicators(counts, most) for counts in statistics.counts]
+        self.width = len(self.numbers) + sum(one.width for one in self.indicators)
+        self.dtype: Any = np.float64 if statistics.rows * self.width <= DOUBLE_CELLS else np.float32
+
+    def transform(self, rows: Rows) -> np.ndarray:
+        points = np.zeros((len(rows), self.width), dtype=self.dtype)
+        for start in range(0, len(rows), BLOCK_ROWS):  # small blocks stay in the cache
+            part = slice(start, start + BLOCK_ROWS)
+            block = rows.iloc[part] if isinstance(rows, pd.DataFrame) else rows[part]
+            self._fill(points[part], block)
+        return points
+
+    def _fill(self, points: np.ndarray, rows: Rows) -> None:
+        for place, j in enumerate(self.numbers):
+            points[:, place] = self._standard(number_column(rows, j), place)
+        first = len(self.numbers)
+        for j, indicators in zip(self.categories, self.indicators, strict=True):
+            places = indicators.places(column(rows, j))
+            known = np.flatnonzero(places >= 0)
+            points[known, first + places[known]] = 1.0
+            first += indicators.width
+
+    def _standard(self, values: np.ndarray, place: int) -> np.ndarray:
+        values = (values - self.mean[place]) / self.scale[place]
+        values[np.isnan(values)] = 0.0
+        return values
+
+    def of_columns(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        """Points of finite number columns as they lie in memory, for tables without categories."""
+        points = np.empty((len(columns), len(columns[0])), dtype=self.dtype)
+        for place, values, mean, scale in zip(points, columns, self.mean, self.scale, strict=True):
+            np.divide(values - mean, scale, out=place, casting="same_kind")
+        return points.T
+
+    def point(self, values: Sequence[Any], numbers: np.ndarray) -> np.ndarray:
+        """(1, width) of one encoded row: ``values`` of all columns, ``numbers`` in float64."""
+        point = np.zeros((1, self.width), dtype=self.dtype)
+        standard = (numbers[self.numbers] - self.mean) / self.scale
+        standard[np.isnan(standard)] = 0.0
+        point[0, : len(self.numbers)] = standard
+        first = len(self.numbers)
+        for j, indicators in zip(self.categories, self.indicators, strict=True):
+            place = indicators.place(values[j])
+            if place >= 0:
+                point[0, first + place] = 1.0
+            first += indicators.width
+        return point
+
+
+class Indicators:
+    """One indicator a category. Where there are too many, the rarest share the last one.
+
+    A category that the pool never had joins the rare ones, or has no indicator if none are rare.
+    """
+
+    def __init__(self, counts: Counter[str], most: int):
+        words = sorted(counts)
+        rare: set[str] = set()
+        if len(words) >= most:  # as scikit-learn: with just as many, the rarest one is shared
+            order = np.argsort([counts[word] for word in words], kind="stable")
+            rare = {words[i] for i in order[: len(words) - (most - 1)]}
+        often = [word for word in words if word not in rare]
+        self.known = {word: place for place, word in enumerate(often)}
+        self.width = len(often) + bool(rare)
+        self.unknown = len(often) if rare else -1
+
+    def place(self, value: Any) -> int:
+        """Which indicator a value has; −1 for none."""
+        return self.known.get(MISSING if value != value else text_of(value), self.unknown)
+
+    def places(self, values: pd.Series) -> np.ndarray:
+        codes, distinct = pd.factorize(values)
+        return np.array([*map(self.place, distinct), self.place(np.nan)])[codes]  # holes have −1
+
+
+class OwnSpace:
+    """A transformer of the user's own."""
+
+    def __init__(self, transformer: Any):
+        self.transformer = clone(transformer)
+
+    def fit_transform(self, rows: Rows, y: np.ndarray | None) -> np.ndarray:
+        points = self.transformer.fit_transform(rows, y)
+        self.dtype: Any = np.float64 if np.size(points) <= DOUBLE_CELLS else np.float32
+        points = self._checked(points, len(rows))
+        self.width = points.shape[1]
+        # Only distances matter, and they are exact only near the origin.
+        self.centre = points.mean(axis=0)
+        return points - self.centre
+
+    def transform(self, rows: Rows) -> np.ndarray:
+        return self._checked(self.transformer.transform(rows), len(rows)) - self.centre
+
+    def _checked(self, points: Any, n_rows: int) -> np.ndarray:
+        points = points.toarray() if hasattr(points, "toarray") else points
+        points = np.ascontiguousarray(points, dtype=self.dtype)
+        if points.ndim != 2 or len(points) != n_rows or not np.isfinite(points).all():
+            raise InvalidInput(
+                "The selection space must be a finite matrix with one row for each row of the "
+                "table; check the transformer given as features=."
+            )
+        return points
+
+
+class EmbeddedSpace:
+    """The columns, and beside them the network's row embeddings."""
+
+    def __init__(self, columns: ColumnSpace, embed: Embed, weight: float, width: int):
+        self.columns, self.embed, self.weight = columns, embed, weight
+        self.width, self.dtype = columns.width + width, columns.dtype
+
+    def transform(self, rows: Rows) -> np.ndarray:
+        return self.joined(self.columns.transform(rows), self.embed(rows))
+
+    def joined(self, points: np.ndarray, more: np.ndarray) -> np.ndarray:
+        return np.hstack([points, (self.weight * more).astype(self.dtype)])
+
+
+def _with_embedding(
+    columns: ColumnSpace, points: np.ndarray, rows: Rows, embed: Embed
+) -> tuple[Space, np.ndarray]:
+    more = embed(rows)
+    variances = [part.var(axis=0, dtype=np.float64).sum() for part in (points, more)]
+    weight = EMBEDDING_WEIGHT * math.sqrt(variances[0] / variances[1]) if all(variances) else 1.0
+    space = EmbeddedSpace(columns, embed, weight, more.shape[1])
+    return space, space.joined(points, more)

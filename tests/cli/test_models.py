@@ -1,0 +1,44 @@
+"""crumb models."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_models_says_what_is_here_and_where_the_rest_would_go(crumb, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRUMB_MODEL_DIR", str(tmp_path))
+    (tmp_path / "tabicl-classifier-v2-20260212.ckpt").write_bytes(b"weights")
+    status, out, _ = crumb("models", "--json")
+    answer = json.loads(out)
+    assert status == 0
+    assert answer["model_dir"] == str(tmp_path)
+    found = {(model["model"], model["task"]): model for model in answer["models"]}
+    assert found["embedded", "classification"]["present"]
+    assert Path(found["embedded", "regression"]["file"]).is_file()
+    assert found["tabicl-v2", "classification"]["present"]
+    assert not found["tabicl-v2", "regression"]["present"]
+    assert found["tabicl-v2", "regression"]["file"] == str(
+        tmp_path / "tabicl-regressor-v2-20260212.ckpt"
+    )
+    assert found["tabpfn-v2", "classification"]["licence"]
+    assert found["tabpfn-v2", "classification"]["window"] == 10_000
+
+
+def test_models_prints_a_line_a_model(crumb):
+    from crumb.pfn.registry import CARDS
+
+    _, out, _ = crumb("models")
+    lines = out.splitlines()
+    assert lines[0].split() == ["model", "task", "window", "licence", "present", "file"]
+    assert [line.split()[:2] for line in lines[1 : len(CARDS) + 1]] == [
+        [c.name, c.task] for c in CARDS
+    ]
+
+
+def test_models_needs_no_torch():
+    code = "import sys; from crumb.cli import main; main(['models']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"

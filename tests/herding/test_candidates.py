@@ -1,0 +1,306 @@
+"""candidates.py: exact herding among rows that are drawn where the queries lie."""
+
+from __future__ import annotations
+
+import brute_force
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import make_blobs
+
+from crumb import EarlyStopping, select_contexts
+from crumb.herding import candidates
+from crumb.herding.candidates import herd_candidates
+from crumb.herding.clusters import Clusters
+from crumb.herding.greedy import herd
+from crumb.herding.kernel import Rbf, median_bandwidth
+from crumb.herding.objective import CandidateObjective, ExactObjective
+from crumb.herding.strata import all_inside, rows_at_distances
+from crumb.parallel import block_threads
+from crumb.selection.clustering import cluster
+
+
+def problem(
+    kind: str = "blobs",
+    rows: int = 12_000,
+    queries: int = 200,
+    d: int = 8,
+    k: int = 10,
+    seed: int = 0,
+):
+    if kind == "blobs":
+        X, _ = make_blobs(rows + queries, d, centers=k, random_state=seed)
+    else:
+        X = np.random.default_rng(seed).normal(size=(rows + queries, d))
+    X = (X - X.mean(0)) / X.std(0)
+    labels, _ = cluster(X[:queries], k, seed)
+    kernel = Rbf(median_bandwidth(X[queries:], np.random.default_rng(0)))
+    pool, asked, labels = map(torch.from_numpy, (X[queries:], X[:queries], labels))
+    return kernel, pool, Clusters(asked, labels)
+
+
+def mean_mmd2(contexts) -> float:
+    return float(np.mean([context.mmd2[-1] for context in contexts]))
+
+
+def exact(kernel, pool, clusters, n):
+    return herd(ExactObjective(kernel, pool, clusters), n)
+
+
+@given(st.integers(0, 10**6), st.integers(5, 60), st.integers(1, 6))
+@settings(max_examples=30, deadline=None)
+def test_herding_among_all_rows_is_the_paper_s(seed: int, rows: int, d: int) -> None:
+    rng = np.random.default_rng(seed)
+    points, queries, sigma = rng.normal(size=(rows, d)), rng.normal(size=(7, d)), 1.3
+    cross = brute_force.rbf(points, queries, sigma).mean(1)
+    within = torch.full((2,), brute_force.rbf(queries, queries, sigma).mean())
+    both = [[torch.from_numpy(a), torch.from_numpy(a[::-1].copy())] for a in (points, cross)]
+    one, other = herd(CandidateObjective(Rbf(sigma), *both, within, np.float64), rows)
+    assert one.indices.tolist() == brute_force.greedy(points, queries, rows, sigma)
+    assert (rows - 1 - other.indices).tolist() == one.indices.tolist()
+    direct = [brute_force.mmd2(points[one.indices[: t + 1]], queries, sigma) for t in range(rows)]
+    np.testing.assert_allclose(one.mmd2, direct, atol=1e-7)
+
+
+def test_with_every_row_a_candidate_it_is_exact_herding() -> None:
+    task = problem(rows=900)
+    ours, doubling = herd_candidates(*task, 60, 900, 0, dtype=np.float64)
+    assert doubling.candidates == 900
+    assert doubling.gain == 0.0
+    for a, b in zip(ours, exact(*task, 60), strict=True):
+        np.testing.assert_array_equal(a.indices, b.indices)
+        np.testing.assert_allclose(a.mmd2, b.mmd2, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["blobs", "cloud"])
+def test_mmd2_is_near_that_of_exact_herding(kind: str) -> None:
+    task = problem(kind)
+    ours, doubling = herd_candidates(*task, 60, 12_000, 0)
+    assert doubling.enough
+    assert mean_mmd2(ours) < 1.1 * mean_mmd2(exact(*task, 60))
+    if kind == "blobs":
+        assert doubling.candidates == 24 * 60
+    else:  # clusters as broad as the table: nothing can be left out
+        assert doubling.candidates > 24 * 60
+
+
+def test_where_it_has_to_end_early_it_says_so() -> None:
+    task = problem("cloud")
+    contexts, doubling = herd_candidates(*task, 60, 24 * 60, 0)
+    assert doubling.candidates == 24 * 60
+    assert not doubling.enough
+    assert mean_mmd2(contexts) > 1.2 * mean_mmd2(exact(*task, 60))
+
+
+def test_traces_are_the_exact_mmd2() -> None:
+    kernel, pool, clusters = problem()
+    contexts, _ = herd_candidates(kernel, pool, clusters, 40, 10**6, 0)
+    for k, context in enumerate(contexts):
+        assert len(set(context.indices)) == 40
+        members = clusters.queries[clusters.labels == k].numpy()
+        for t in (1, 7, 40):
+            direct = brute_force.mmd2(pool[context.indices[:t]].numpy(), members, kernel.sigma)
+            assert context.mmd2[t - 1] == pytest.approx(direct, abs=1e-12)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_single_precision_does_no_harm_far_from_the_origin(offset: float) -> None:
+    kernel, pool, clusters = problem()
+    far = Clusters(clusters.queries + offset, clusters.labels)
+    single, _ = herd_candidates(kernel, pool + offset, far, 60, 24 * 60, 0)
+    double, _ = herd_candidates(kernel, pool, clusters, 60, 24 * 60, 0, dtype=np.float64)
+    assert mean_mmd2(single) == pytest.approx(mean_mmd2(double), rel=0.02)
+
+
+def test_pools_in_single_precision_are_taken() -> None:
+    kernel, pool, clusters = problem()
+    asked = Clusters(clusters.queries.float(), clusters.labels)
+    single, _ = herd_candidates(kernel, pool.float(), asked, 60, 24 * 60, 0)
+    double, _ = herd_candidates(kernel, pool, clusters, 60, 24 * 60, 0)
+    assert mean_mmd2(single) == pytest.approx(mean_mmd2(double), rel=0.02)
+
+
+def test_threads_change_nothing_and_the_seed_does() -> None:
+    task = problem()
+    alone, _ = herd_candidates(*task, 40, 10**6, 0)
+    other, _ = herd_candidates(*task, 40, 10**6, 1)
+    with block_threads(2) as blocks:
+        shared, _ = herd_candidates(*task, 40, 10**6, 0, blocks)
+    assert all(np.array_equal(a.indices, b.indices) for a, b in zip(alone, shared, strict=True))
+    assert not all(np.array_equal(a.indices, b.indices) for a, b in zip(alone, other, strict=True))
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 300),
+    st.integers(1, 40),
+    st.integers(1, 300),
+    st.sampled_from([0, 1, 3, 50]),
+)
+@settings(max_examples=200, deadline=None)
+def test_as_many_different_rows_are_drawn_as_were_asked_for(
+    seed, rows, queries, count, spread
+) -> None:
+    rng = np.random.default_rng(seed)
+    distance = rng.chisquare(3, rows).round(rng.integers(3)) * rng.choice(
+        [0.0, 1.0, 10.0]
+    )  # often equal
+    count = min(count, rows)
+    drawn = rows_at_distances(
+        distance, rng.chisquare(3, queries) * spread, count, rng.permutation(rows)
+    )
+    assert len(drawn) == len(set(drawn)) == count
+    assert (np.diff(drawn) > 0).all()
+    assert drawn.min() >= 0
+    assert drawn.max() < rows
+
+
+def test_candidates_lie_where_the_queries_lie() -> None:
+    rng = np.random.default_rng(0)
+    distance, queries = rng.uniform(0, 100, 50_000), rng.uniform(20, 30, 500)
+    drawn = distance[rows_at_distances(distance, queries, 1_000, rng.permutation(50_000))]
+    assert ((drawn > 19) & (drawn < 30.2)).sum() >= 810  # the nearest stratum may be nearer
+    assert (drawn > 30.2).sum() == pytest.approx(100, abs=5)
+    halves = np.histogram(drawn[drawn < 30.2], [22, 24, 26, 28])[0]
+    assert halves.min() > 0.8 * halves.max()
+
+
+def test_where_few_rows_lie_there_the_nearest_ones_are_taken() -> None:
+    rng = np.random.default_rng(0)
+    distance = rng.permutation(1_000).astype(float)
+    drawn = distance[
+        rows_at_distances(distance, np.array([2.0, 3.0, 4.0]), 100, rng.permutation(1_000))
+    ]
+    assert (np.sort(drawn)[:90] == np.arange(90)).all()
+
+
+def test_whether_all_rows_as_near_as_the_queries_are_drawn() -> None:
+    rng = np.random.default_rng(0)
+    distance = rng.permutation(1_000).astype(float)
+    queries = np.array([2.0, 3.0, 100.0]) * 2 / 3  # 101 rows are not farther
+    for count in (50, 112, 113, 500):
+        taken = np.isin(
+            np.arange(101),
+            distance[rows_at_distances(distance, queries, count, rng.permutation(1_000))],
+        )
+        assert all_inside(distance, queries, count) == taken.all() == (count > 111)
+
+
+def test_neighbours_join_where_rows_were_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not at first, nor where they are candidates anyway."""
+    asked: list[tuple[int, int]] = []
+    find = candidates.Neighbours.__call__
+    monkeypatch.setattr(
+        candidates.Neighbours,
+        "__call__",
+        lambda self, which, count: asked.append((len(which), count)) or find(self, which, count),
+    )
+    herd_candidates(*problem("blobs"), 60, 10**6, 0)  # 1,200 rows a blob, 24 · 60 candidates
+    assert asked == []
+    _, doubling = herd_candidates(*problem("cloud", rows=40_000), 60, 10**6, 0)
+    assert asked[0] == (2, 24 * 60)
+    assert asked[-1][1] >= doubling.candidates // 2
+
+
+def test_more_candidates_include_the_fewer() -> None:
+    rng = np.random.default_rng(0)
+    distance, queries, order = rng.chisquare(5, 5_000), rng.chisquare(5, 60), rng.permutation(5_000)
+    few, many = (rows_at_distances(distance, queries, count, order) for count in (200, 400))
+    assert np.isin(few, many).mean() > 0.95
+
+
+def test_plans_say_how_many_candidates_were_enough() -> None:
+    _, pool, clusters = problem(rows=120_000)
+    queries = clusters.queries
+    arguments = {"context_size": 200, "n_clusters": 10, "device": "cpu"}
+    auto = select_contexts(pool.numpy(), queries.numpy(), **arguments)
+    named = select_contexts(pool.numpy(), queries.numpy(), kernel="candidates", **arguments)
+    assert auto.settings["kernel"] == named.settings["kernel"] == "candidates"
+    assert 24 * 200 <= auto.settings["candidates"]["candidates"] < 30_000
+    assert auto.settings["candidates"]["gain"] < candidates.ENOUGH
+    for a, b in zip(auto.contexts, named.contexts, strict=True):
+        np.testing.assert_array_equal(a, b)
+    rule = EarlyStopping(every=10, warm_up=20, tolerance=0.05, patience=1)
+    stopped = select_contexts(pool.numpy(), queries.numpy(), early_stopping=rule, **arguments)
+    assert stopped.sizes.mean() < 150
+    for a, b in zip(stopped.contexts, auto.contexts, strict=True):
+        np.testing.assert_array_equal(a, b[: len(a)])
+
+
+def test_where_candidates_do_not_suffice_auto_goes_on_with_all_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(candidates, "ENOUGH", 0.0)  # nothing ever does
+    _, pool, clusters = problem("cloud", rows=40_000, queries=300)
+    queries = clusters.queries
+    arguments = {"context_size": 300, "n_clusters": 20, "device": "cpu"}
+    auto = select_contexts(pool.numpy(), queries.numpy(), **arguments)
+    whole = select_contexts(pool.numpy(), queries.numpy(), kernel="exact", **arguments)
+    assert auto.settings == whole.settings
+    for a, b in zip(auto.contexts, whole.contexts, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_no_more_candidates_than_there_are() -> None:
+    """A given list of candidates ends the search, and the gain of the last doubling is told."""
+    task = problem("cloud")
+    rows = np.random.default_rng(0).permutation(12_000)
+
+    def first(clusters: list[int], count: int) -> list[np.ndarray]:
+        return [np.sort(rows[:count])] * len(clusters)
+
+    contexts, doubling = herd_candidates(*task, 60, 3_000, 0, candidates=first, available=3_000)
+    assert doubling.candidates == 3_000
+    assert not doubling.enough
+    assert all(np.isin(context.indices, rows[:3_000]).all() for context in contexts)
+    begun, _ = herd_candidates(*task, 60, 3_000, 0, candidates=first, available=3_000, first=3_000)
+    for one, other in zip(contexts, begun, strict=True):
+        np.testing.assert_array_equal(one.indices, other.indices)
+
+
+def count_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows that herding among candidates chooses, round by round."""
+    counted: list[int] = []
+    choose = CandidateObjective.choose
+    monkeypatch.setattr(
+        CandidateObjective,
+        "choose",
+        lambda self, count, t: counted.append(self.n_clusters) or choose(self, count, t),
+    )
+    return counted
+
+
+def test_early_stopping_saves_the_rows_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choices and stops are those of herding over the whole pool, which equal brute force."""
+    task = problem("cloud", rows=900)
+    rule = EarlyStopping(every=10, warm_up=20, tolerance=0.15, patience=2)
+    counted = count_rows(monkeypatch)
+    ours, _ = herd_candidates(*task, 300, 900, 0, early_stopping=rule, dtype=np.float64)
+    expected = herd(ExactObjective(*task), 300, early_stopping=rule)
+    for a, b in zip(ours, expected, strict=True):
+        np.testing.assert_array_equal(a.indices, b.indices)
+        np.testing.assert_allclose(a.mmd2, b.mmd2, atol=1e-12)
+        assert a.stop_reason == b.stop_reason
+    sizes = [len(context.indices) for context in ours]
+    assert len(set(sizes)) > 2, "clusters should stop one by one"
+    assert sum(counted) == sum(sizes) < 0.8 * 300 * len(sizes)
+
+
+def test_early_stopping_saves_rows_in_the_trial_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = problem("cloud", rows=40_000)
+    rule = EarlyStopping(every=10, warm_up=20, tolerance=0.3, patience=1)
+    counted = count_rows(monkeypatch)
+    herd_candidates(*task, 200, 10**6, 0)
+    whole = sum(counted)
+    counted.clear()
+    stopped, _ = herd_candidates(*task, 200, 10**6, 0, early_stopping=rule)
+    assert all(context.stop_reason == "converged" for context in stopped)
+    assert sum(counted) < 0.5 * whole
+
+
+def test_chance_is_not_taken_for_a_gain() -> None:
+    """Herding among other candidates changes MMD² by some percent; a trial of two sees no more."""
+    counts = [herd_candidates(*problem(), 60, 12_000, seed)[1].candidates for seed in range(8)]
+    assert counts.count(24 * 60) >= 7

@@ -1,0 +1,128 @@
+"""The nearest rows of queries, against brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crumb.herding import neighbours
+from crumb.herding.neighbours import Neighbours, asking, below, nearest_each
+from crumb.parallel import block_threads
+from crumb.rng import row_numbers
+
+
+def brute_force(points, queries):
+    """(T, N) squared distances."""
+    return ((points.astype(np.float64)[None] - queries[:, None]) ** 2).sum(axis=2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(1, 400),
+    st.integers(1, 9),
+    st.integers(0, 100),
+    st.booleans(),
+    st.sampled_from([0.0, 1e4]),
+)
+def test_the_nearest_rows_of_each_query(rows, queries, seed, ties, offset):
+    """Of equally near rows the first, in any number of rounds, far from the origin too."""
+    rng = np.random.default_rng(seed)
+    points, asked = rng.normal(size=(rows, 3)) + offset, rng.normal(size=(queries, 3)) + offset
+    if ties:
+        points, asked = points.round(), asked.round()
+    counts = rng.integers(1, rows + 1, queries)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("FIRST_ROUND", 7), ("BLOCK", 50), ("QUERIES", 4), ("TILE_CELLS", 500)):
+            patch.setattr(neighbours, name, value)
+        found = nearest_each(points, asked, counts)
+    for mine, count, distance in zip(found, counts, brute_force(points, asked), strict=True):
+        np.testing.assert_array_equal(mine, np.argsort(distance, kind="stable")[:count])
+
+
+def test_only_some_rows_are_looked_at():
+    rng = np.random.default_rng(0)
+    points, asked, looked = (
+        rng.normal(size=(5_000, 3)),
+        rng.normal(size=(4, 3)),
+        np.arange(3, 5_000, 7),
+    )
+    found = nearest_each(points, asked, np.array([1, 2, 30, 4]), looked)
+    for mine, distance in zip(found, brute_force(points[looked], asked), strict=True):
+        np.testing.assert_array_equal(mine, looked[np.argsort(distance)[: len(mine)]])
+
+
+def test_candidates_of_a_cluster_are_its_queries_neighbours():
+    rng = np.random.default_rng(1)
+    points, queries = rng.normal(size=(3_000, 4)).astype(np.float32), rng.normal(size=(50, 4))
+    labels = rng.integers(0, 3, 50)
+    found = Neighbours(points, queries, labels, 100, 0)([2, 0], 200)
+    for k, rows in zip((2, 0), found, strict=True):
+        mine = labels == k
+        order = np.argsort(brute_force(points, queries[mine]), axis=1)
+        np.testing.assert_array_equal(rows, np.unique(order[:, : 200 // mine.sum()]))
+    with block_threads(2) as blocks:
+        for one, other in zip(
+            found, Neighbours(points, queries, labels, 100, 0, blocks)([2, 0], 200), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_of_large_pools_a_random_share_is_looked_at(monkeypatch):
+    rng = np.random.default_rng(1)
+    points, queries = rng.normal(size=(3_000, 4)), rng.normal(size=(10, 4))
+    monkeypatch.setattr(neighbours, "PAIRS", 3_000)
+    (rows,) = Neighbours(points, queries, np.zeros(10, dtype=int), 100, 5)([0], 400)
+    assert (row_numbers(rows, 5, "neighbours") < 0.1).all()
+    assert len(rows) > 150
+
+
+def test_as_many_queries_ask_as_a_context_has_rows():
+    labels = np.repeat([0, 1, 2], [5, 30, 12])
+    found = asking(labels, 12, 0)
+    assert [len(some) for some in found] == [5, 12, 12]
+    for k, some in enumerate(found):
+        assert (labels[some] == k).all()
+        assert (np.diff(some) > 0).all()
+    assert not np.array_equal(found[1], asking(labels, 12, 1)[1])
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(0, 60),
+    st.integers(1, 6),
+    st.integers(0, 100),
+    st.sampled_from([np.float32, np.float64]),
+    st.sampled_from([0.0, 10.0, 1e4]),
+)
+def test_pairs_below_a_limit_are_all_found(rows, clusters, seed, dtype, offset):
+    """Whatever the precision of the points, and however far from the origin they lie."""
+    rng = np.random.default_rng(seed)
+    points = (rng.normal(size=(rows, 3)) + offset).astype(dtype)
+    centroids = rng.normal(size=(clusters, 3)) + offset
+    distance = ((points.astype(np.float64)[None] - centroids[:, None]) ** 2).sum(axis=2)
+    limits = rng.choice([-np.inf, 0.0, 0.5, 3.0, np.inf], clusters)
+    k, found, exact = below(centroids, points, limits)
+    assert set(zip(k.tolist(), found.tolist(), strict=True)) == {
+        pair for pair in np.ndindex(*distance.shape) if distance[pair] < limits[pair[0]]
+    }
+    np.testing.assert_allclose(exact, distance[k, found], rtol=1e-12)
+
+
+def test_points_too_far_for_single_precision_are_looked_at():
+    points = np.array([[0.0, 0.0], [1e25, 0.0], [1e25, 1e25]], dtype=np.float32)
+    _, rows, distance = below(np.zeros((1, 2)), points, np.array([1.5e50]))
+    assert rows.tolist() == [0, 1]
+    np.testing.assert_allclose(distance, [0.0, 1e50], rtol=1e-6)
+
+
+def test_tiles_change_nothing(monkeypatch):
+    rng = np.random.default_rng(1)
+    points, centroids, limits = rng.normal(size=(100, 3)), rng.normal(size=(4, 3)), np.full(4, 2.0)
+    whole = below(centroids, points, limits)
+    monkeypatch.setattr(neighbours, "TILE_CELLS", 28)
+    parts = below(centroids, points, limits)
+    orders = [np.lexsort((found[1], found[0])) for found in (whole, parts)]
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_array_equal(one[orders[0]], other[orders[1]])

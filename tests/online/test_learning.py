@@ -1,0 +1,123 @@
+"""online/learning.py: rows that join the pool, and rows that leave it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from streams import ManualClock, cheap, queries, table
+
+from crumb import CrumbClassifier, CrumbRegressor
+from crumb.errors import InvalidInput
+from crumb.online import CrumbOnline
+from crumb.online.learning import LabelledRows, PoolMemory
+
+
+def pool(rows: int, date: float = 0.0) -> LabelledRows:
+    return LabelledRows(np.arange(rows, dtype=float)[:, None], np.arange(rows), np.full(rows, date))
+
+
+def test_without_anything_new_the_pool_is_what_it_is() -> None:
+    assert PoolMemory(pool(5)).upcoming(1e9) is None
+
+
+def test_the_youngest_stay() -> None:
+    memory = PoolMemory(pool(4), max_rows=5)
+    memory.add(np.array([[10.0], [11.0], [12.0]]), np.array([10, 11, 12]), 7.0)
+    upcoming = memory.upcoming(8.0)
+    assert upcoming.pool.y.tolist() == [2, 3, 10, 11, 12]
+    assert upcoming.pool.rows[:, 0].tolist() == [2.0, 3.0, 10.0, 11.0, 12.0]
+    memory.add(np.array([[20.0]]), np.array([20]), 9.0)  # while the plan is made
+    memory.commit(upcoming)
+    assert [piece.y.tolist() for piece in memory.new()] == [[20]]
+    assert memory.upcoming(9.0).pool.y.tolist() == [3, 10, 11, 12, 20]
+
+
+def test_old_rows_leave_by_their_age() -> None:
+    memory = PoolMemory(pool(4), max_age=10.0)
+    memory.add(np.array([[10.0]]), np.array([10]), 7.0)
+    assert memory.upcoming(10.0).pool.y.tolist() == [0, 1, 2, 3, 10]
+    assert memory.upcoming(10.1).pool.y.tolist() == [10]
+
+
+def test_labels_of_another_sort_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="Labels are of type"):
+        PoolMemory(pool(4)).add(np.zeros((1, 1)), np.array(["a"]), 0.0)
+
+
+def test_the_next_refresh_sees_what_was_learned() -> None:
+    X, y = table()
+    more, labels = table(30, seed=5)
+    labels[:] = 7  # a class that the pool does not have
+    Q = queries()
+    with CrumbOnline(cheap(), Q, timeout=0) as stream:
+        before = stream.submit(Q[0]).result(10)
+        stream.learn(more, labels)
+        more[:] = 0  # the stream has its own copy
+        assert stream.submit(Q[0]).result(10).classes.tolist() == [0, 1, 2]
+        stream.refresh()
+        after = stream.submit(Q[0]).result(10)
+        stats = stream.stats()
+        assert (stats.version, stats.pool_version, stats.refreshes) == (2, 2, 1)
+        stream.refresh()
+        assert stream.stats().pool_version == 2  # nothing new
+    assert (before.version, before.classes.tolist()) == (1, [0, 1, 2])
+    assert (after.version, after.classes.tolist()) == (2, [0, 1, 2, 7])
+    fresh = cheap().fit(np.concatenate([X, table(30, seed=5)[0]]), np.concatenate([y, labels]))
+    np.testing.assert_array_equal(stream.estimator.predict_proba(Q), fresh.predict_proba(Q))
+
+
+def test_a_pool_of_bounded_size_forgets_the_oldest() -> None:
+    clock = ManualClock()
+    with CrumbOnline(cheap(), queries(), max_rows=200, max_age=1_000.0, clock=clock) as stream:
+        clock.move(500.0)
+        X, y = table(50, seed=5)
+        stream.learn(X, y)
+        stream.refresh()
+        np.testing.assert_array_equal(stream.estimator.pool_.rows[-50:], X)
+        assert len(stream.estimator.pool_.rows) == 200
+        clock.move(600.0)
+        stream.refresh()
+        np.testing.assert_array_equal(stream.estimator.pool_.rows, X)
+        clock.move(1_000.0)
+        with pytest.raises(InvalidInput, match="young enough"):
+            stream.refresh()
+        assert stream.version == 3  # and goes on as it was
+
+
+def test_frames_with_categories_that_the_pool_has_not_seen() -> None:
+    frame = pd.DataFrame(
+        {"x": np.arange(60.0), "c": pd.Categorical(["a", "b"] * 30), "t": ["u", "v", None] * 20}
+    )
+    clf = CrumbClassifier(n_clusters=2, context_size=30, cache_size=0).fit(frame, [0, 1] * 30)
+    with CrumbOnline(clf, timeout=0) as stream:
+        new = pd.DataFrame({"x": [1.0, 2.0], "c": pd.Categorical(["z", "a"]), "t": ["w", None]})
+        stream.learn(new, [1, 0])
+        stream.refresh()
+        rows = stream.estimator.pool_.rows
+        assert rows["c"].astype(str).tolist()[-2:] == ["z", "a"]
+        assert isinstance(rows["c"].dtype, pd.CategoricalDtype)
+        got = stream.submit({"x": 3.0, "c": "z", "t": "w"}).result(20).value
+        asked = pd.DataFrame({"x": [3.0], "c": ["z"], "t": ["w"]})
+        np.testing.assert_array_equal(
+            got, stream.estimator.predict_proba(asked, plan=stream.plan)[0]
+        )
+
+
+def test_wrong_lessons_are_refused() -> None:
+    X, y = table(10)
+    with CrumbOnline(cheap(LogisticRegression())) as stream:
+        with pytest.raises(InvalidInput, match="10 rows, y has 9"):
+            stream.learn(X, y[:9])
+        with pytest.raises(InvalidInput, match="NaN"):
+            stream.learn(X, [None, *y[1:]])
+        with pytest.raises(InvalidInput, match="type"):
+            stream.learn(X, ["a"] * 10)
+    reg = CrumbRegressor(model=LinearRegression(), context_size=20, n_clusters=2).fit(*table())
+    with CrumbOnline(reg) as stream:
+        with pytest.raises(InvalidInput, match="finite"):
+            stream.learn(X, np.full(10, np.inf))
+        stream.learn(X, y)
+        stream.refresh()
+        assert len(stream.estimator.pool_.rows) == 210

@@ -1,0 +1,232 @@
+"""The way through the network is another, the function is tabicl's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from checkpoints import TINY, V1, V2
+from tabicl._model.inference_config import InferenceConfig
+from tabicl._model.tabicl import TabICL
+
+from crumb.pfn.architecture import places, quantiles
+from crumb.pfn.forward import attention_block, forward, supports
+from pretraining.network import build, configuration
+
+TASKS = ("classification", "regression")
+SHAPES = [(3, 40, 7, 25), (1, 20, 1, 12), (2, 30, 2, 28)]
+
+
+def labels(task: str, tables: int, train: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(5)
+    if task == "regression":
+        return torch.randn(tables, train, generator=generator)
+    y = torch.randint(4, (tables, train), generator=generator).float()
+    y[:, :4] = torch.arange(4)  # all classes are there
+    return y
+
+
+def table(tables: int, rows: int, features: int) -> torch.Tensor:
+    return torch.randn(tables, rows, features, generator=torch.Generator().manual_seed(3))
+
+
+def shaken(network: TabICL) -> TabICL:
+    """A network none of whose parameters is zero."""
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.requires_grad:  # not the fixed frequencies of the position encoding
+                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
+    return network
+
+
+def trained(task: str, size: str = "smoke") -> TabICL:
+    return shaken(build(configuration(task, size), seed=1))
+
+
+def first(**more: Any) -> TabICL:
+    torch.manual_seed(0)
+    return shaken(TabICL(**{"max_classes": 10, **TINY, **V1, "row_num_blocks": 2, **more})).train()
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("size", ["smoke", "small"])
+@pytest.mark.parametrize(("tables", "rows", "features", "train"), SHAPES)
+def test_equals_tabicl(task, size, tables, rows, features, train):
+    network = trained(task, size)
+    X, y = table(tables, rows, features), labels(task, tables, train)
+    torch.testing.assert_close(forward(network, X, y), network(X.clone(), y), rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("tables", "rows", "features", "train"), SHAPES)
+def test_equals_tabicl_of_the_first_version(task, tables, rows, features, train):
+    network = first(max_classes=10 if task == "classification" else 0, num_quantiles=9)
+    X, y = table(tables, rows, features), labels(task, tables, train)
+    torch.testing.assert_close(forward(network, X, y), network(X.clone(), y), rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "more", [{"col_affine": False}, {"col_ssmax": "qassmax-mlp", "icl_ssmax": True}, {}]
+)
+@pytest.mark.parametrize("flags", [V1, {**V2, "bias_free_ln": True, "col_feature_group": True}])
+def test_equals_tabicl_whatever_the_flags(flags, more):
+    network = shaken(TabICL(**{"max_classes": 10, **TINY, **flags, **more})).train()
+    X, y = table(2, 30, 5), labels("classification", 2, 20)
+    assert supports(network)
+    torch.testing.assert_close(forward(network, X, y), network(X.clone(), y), rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: trained("classification"), lambda: trained("regression"), first]
+)
+@pytest.mark.parametrize("at_once", [None, 2])
+def test_contexts_of_different_sizes(make, at_once):
+    """Neither padded rows nor the other tables of the stack are looked at."""
+    network = make()
+    sizes, features, train, queries = (20, 13, 4), 5, 20, 6
+    X = table(3, train + queries, features)
+    y = labels("classification" if network.max_classes else "regression", 3, train)
+    stacked = forward(network, X, y, lengths=torch.tensor(sizes), at_once=at_once)
+    for i, size in enumerate(sizes):
+        alone = torch.cat([X[i : i + 1, :size], X[i : i + 1, train:]], dim=1)
+        torch.testing.assert_close(
+            stacked[i : i + 1], network(alone, y[i : i + 1, :size]), rtol=1e-4, atol=2e-6
+        )
+
+
+def test_contexts_of_different_classes():
+    """All logits come out, and each table takes those of its own classes; tabicl wants one set."""
+    network = trained("classification").eval()
+    config = InferenceConfig()
+    off = {"use_amp": False, "use_fa3": False, "device": "cpu"}
+    config.update_from_dict(dict.fromkeys(("COL_CONFIG", "ROW_CONFIG", "ICL_CONFIG"), off))
+    X, y = table(2, 30, 4), torch.stack([torch.arange(20) % 2, torch.arange(20) % 5]).float()
+    with torch.no_grad():
+        stacked = forward(network, X, y)
+        assert stacked.shape == (2, 10, 10)
+        for i, classes in enumerate((2, 5)):
+            alone = network(X[i : i + 1].clone(), y[i : i + 1], inference_config=config)
+            torch.testing.assert_close(stacked[i : i + 1, :, :classes], alone, rtol=1e-4, atol=2e-6)
+
+
+def test_cells_in_pieces():
+    network = trained("classification")
+    X, y = table(5, 30, 4), labels("classification", 5, 20)
+    torch.testing.assert_close(forward(network, X, y, at_once=2), forward(network, X, y))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: trained("classification"), lambda: trained("regression"), first]
+)
+def test_gradients_equal_tabicls(make):
+    network = make()
+    X, y = table(2, 30, 5), labels("classification" if network.max_classes else "regression", 2, 20)
+    learnt = [p for p in network.parameters() if p.requires_grad]
+    ours = torch.autograd.grad(forward(network, X, y).square().sum(), learnt)
+    theirs = torch.autograd.grad(network(X.clone(), y).square().sum(), learnt)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("make", [lambda: trained("regression"), first])
+def test_half_precision_stays_close(make, dtype):
+    network = make()
+    X, y = table(2, 30, 4), labels("classification" if network.max_classes else "regression", 2, 20)
+    exact, half = forward(network, X, y), forward(network, X, y, dtype)
+    assert half.dtype == torch.float32
+    assert 0 < (exact - half).norm() < 0.05 * exact.norm()
+
+
+def test_one_compilation_serves_all_shapes():
+    """Shapes are symbols to the compiler, so that fifty shapes do not cost fifty compilations."""
+    torch.compiler.reset()
+    seen = []
+
+    def count(graph, inputs):
+        seen.append(graph)
+        return graph.forward
+
+    block = torch.compile(attention_block, dynamic=True, backend=count)
+    network = trained("classification")
+    for tables, rows, features, train in ((3, 40, 7, 25), (5, 60, 3, 45), (4, 30, 12, 20)):
+        X = torch.randn(tables, rows, features)
+        y = labels("classification", tables, train)
+        with torch.no_grad():
+            torch.testing.assert_close(forward(network, X, y, block=block), forward(network, X, y))
+    # Rows to points, points to rows, tokens to cells, rows to rows, queries to rows.
+    assert len(seen) == 5
+    torch.compiler.reset()
+
+
+def test_knows_what_it_does_not_know():
+    for flags in (
+        {"norm_first": False},
+        {"activation": "relu"},
+        {"icl_ssmax": "ssmax"},
+        {"col_ssmax": "ssmax-mlp"},
+        {"col_feature_group": "valid"},
+        {
+            "col_feature_group": False
+        },  # labels in the columns, which tabicl takes from the first member for all of them
+    ):
+        assert not supports(TabICL(**{"max_classes": 10, **TINY, **V2, **flags})), flags
+
+
+VARIANTS = [
+    {"cells": "fourier"},
+    {"cells": "rbf"},
+    {"ranks": True},
+    {"ranks": True, "cells": "fourier"},
+    {"registers": 3},
+    {"norm": "rms"},
+    {"ranks": True, "cells": "rbf", "registers": 4, "norm": "rms"},
+]
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("parts", VARIANTS, ids=str)
+def test_variants_equal_the_packages_passes(task, parts):
+    """Our pass, padded or not, and the package's: in training, in use, and from its cache."""
+    network = shaken(build(configuration(task, "smoke", None, parts), seed=1))
+    assert supports(network)
+    X, y = table(2, 50, 4).exp(), labels(task, 2, 30)  # heavy tails
+    X[..., 1] = X[..., 1].round()  # and ties
+    expected = forward(network, X, y)
+    torch.testing.assert_close(network(X.clone(), y), expected, rtol=1e-4, atol=2e-5)
+    padded = torch.cat([X[:, :30], torch.full((2, 7, 4), 9.0), X[:, 30:]], dim=1)
+    lengths = torch.tensor([30, 30])
+    filled = forward(network, padded, F.pad(y, (0, 7)), lengths=lengths)
+    torch.testing.assert_close(filled, expected, rtol=1e-4, atol=2e-5)
+    network.eval()
+    exact = {"use_amp": False}
+    config = InferenceConfig()
+    for part in (config.COL_CONFIG, config.ROW_CONFIG, config.ICL_CONFIG):
+        part.update(exact)
+    with torch.no_grad():
+        network.forward_with_cache(
+            X_train=X[:, :30].clone(),
+            y_train=y,
+            use_cache=False,
+            store_cache=True,
+            inference_config=config,
+        )
+        cached = network.forward_with_cache(
+            X_test=X[:, 30:].clone(), use_cache=True, store_cache=False, inference_config=config
+        )
+    torch.testing.assert_close(cached, expected[..., : cached.shape[-1]], rtol=1e-4, atol=2e-5)
+
+
+def test_places_are_mid_ranks():
+    column = torch.tensor([[0.0, 1, 1, 1, 5, 1000]])
+    place = places(column, quantiles(column))
+    assert -1 < place[0, 0] == -place[0, -1] < -0.8
+    assert place[0, 1] == place[0, 2] == place[0, 3]
+    assert (place[0, [0, 1, 4, 5]].diff() > 0).all()
+    apart = places(torch.tensor([[-7.0, 3.0, 2000.0]]), quantiles(column))
+    assert apart[0, 0] == -1
+    assert place[0, 3] < apart[0, 1] < place[0, 4]
+    assert apart[0, 2] == 1

@@ -1,0 +1,341 @@
+"""Models by name: where their weights are looked for, and how they are fetched, or not."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import http.server
+import os
+import pty
+import socket
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import constants
+from small_tables import classes, numbers, targets
+
+from crumb import CrumbClassifier, CrumbRegressor
+from crumb.errors import InvalidInput, WeightsMissing
+from crumb.pfn import weights
+from crumb.pfn.registry import card_for, model_names
+from crumb.pfn.weights import fetch, locate
+
+CLOSED = "http://127.0.0.1:9"  # nothing listens on the port named "discard"
+
+
+@pytest.fixture(autouse=True)
+def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No weights anywhere, and nothing outside this machine in reach."""
+    for name in ("CRUMB_MODEL_DIR", "TABPFN_MODEL_CACHE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "ENDPOINT", CLOSED)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+
+
+def put(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("weights")
+    return path
+
+
+def put_in_hub_cache(root: Path, repository: str, file: str) -> Path:
+    folder = root / "hub" / f"models--{repository.replace('/', '--')}"
+    put(folder / "refs" / "main").write_text("c0ffee")
+    return put(folder / "snapshots" / "c0ffee" / file)
+
+
+def test_order_in_which_places_are_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = card_for("tabpfn-v2", "classification")
+    assert locate(card) is None
+    assert card.repository is not None
+    hub = put_in_hub_cache(tmp_path, card.repository, card.file)
+    assert locate(card) == hub
+    theirs = put(tmp_path / "cache" / "tabpfn" / card.file)
+    assert locate(card) == theirs
+    monkeypatch.setenv("TABPFN_MODEL_CACHE_DIR", str(tmp_path / "theirs"))
+    assert locate(card) == hub
+    theirs = put(tmp_path / "theirs" / card.file)
+    assert locate(card) == theirs
+    own = put(tmp_path / "cache" / "crumb" / "models" / card.file)
+    assert locate(card) == own
+    monkeypatch.setenv("CRUMB_MODEL_DIR", str(tmp_path / "own"))
+    assert locate(card) == theirs
+    own = put(tmp_path / "own" / card.file)
+    assert locate(card) == own
+    assert fetch(card) == own
+
+
+def test_folder_of_tabpfn_is_for_its_own_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = card_for("tabicl-v2", "regression")
+    monkeypatch.setenv("TABPFN_MODEL_CACHE_DIR", str(tmp_path / "theirs"))
+    put(tmp_path / "theirs" / card.file)
+    assert locate(card) is None
+
+
+def test_found_weights_are_used(
+    tabicl_regressor: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRUMB_MODEL_DIR", str(tmp_path))
+    card = card_for("tabicl-v2", "regression")
+    (tmp_path / card.file).write_bytes(tabicl_regressor.read_bytes())
+    crumb = CrumbRegressor(model="tabicl-v2", strategy="full", device="cpu").fit(
+        numbers(20, 1), targets(20, 2)
+    )
+    assert crumb.backend_.name == "tabicl-v2"
+    assert crumb.backend_.window == card.window
+    assert crumb.predict(numbers(3, 3)).shape == (3,)
+
+
+def test_offline_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRUMB_MODEL_DIR", str(tmp_path / "own"))
+    start = time.perf_counter()
+    with pytest.raises(WeightsMissing) as caught:
+        CrumbClassifier(model="tabicl-v2").fit(numbers(20, 1), classes(20, 2))
+    assert time.perf_counter() - start < 2
+    sentence = str(caught.value)
+    assert "tabicl-classifier-v2-20260212.ckpt" in sentence
+    assert f"get it from {CLOSED}/jingang/TabICL" in sentence
+    assert f"put it in {tmp_path / 'own'}" in sentence
+    assert isinstance(caught.value, FileNotFoundError)
+
+
+def test_hub_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    asked: list[Any] = []
+    monkeypatch.setattr(socket, "create_connection", lambda *args, **kwargs: asked.append(args))
+    with pytest.raises(WeightsMissing, match="cannot be reached"):
+        fetch(card_for("tabicl-v1", "classification"))
+    assert asked == []
+
+
+def test_network_that_swallows_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A firewall that drops packets, or a name server that never answers."""
+    over = threading.Event()
+
+    def swallow(*args: Any, **kwargs: Any) -> None:
+        over.wait(30)
+        raise TimeoutError
+
+    assert weights.PROBE_SECONDS < 2
+    monkeypatch.setattr(weights, "PROBE_SECONDS", 0.3)
+    monkeypatch.setattr(socket, "create_connection", swallow)
+    start = time.perf_counter()
+    with pytest.raises(WeightsMissing, match="cannot be reached"):
+        fetch(card_for("tabicl-v2", "classification"))
+    assert time.perf_counter() - start < 1
+    over.set()
+
+
+@pytest.mark.parametrize("excepted", [False, True])
+def test_way_through_a_proxy(excepted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def refuse(address: Any, **kwargs: Any) -> None:
+        asked.append(address)
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(weights, "getproxies", lambda: {"http": "http://proxy.example:3128"})
+    monkeypatch.setattr(weights, "proxy_bypass", lambda host: excepted)
+    with pytest.raises(WeightsMissing):
+        fetch(card_for("tabicl-v2", "classification"))
+    assert asked == [("127.0.0.1", 9) if excepted else ("proxy.example", 3128)]
+
+
+def test_unknown_name_and_missing_task() -> None:
+    X, y = numbers(20, 1), classes(20, 2)
+    with pytest.raises(InvalidInput) as caught:
+        CrumbClassifier(model="tabicl-v3").fit(X, y)
+    assert all(repr(name) in str(caught.value) for name in model_names())
+    with pytest.raises(
+        InvalidInput, match="'tabicl-v1' does classification only; choose another for regression"
+    ):
+        CrumbRegressor(model="tabicl-v1").fit(X, y)
+
+
+BLOCKED = """
+import socket
+
+def blocked(*args, **kwargs):
+    raise AssertionError("the network was touched")
+
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = blocked
+"""
+
+
+def run(code: str, env: dict[str, str], **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **env}, text=True, timeout=60, **options
+    )
+
+
+def test_nothing_is_fetched_before_fit() -> None:
+    code = f"""{BLOCKED}
+import crumb.pfn.registry
+from crumb import CrumbClassifier, CrumbRegressor
+for name in crumb.pfn.registry.model_names():
+    CrumbClassifier(model=name), CrumbRegressor(model=name)
+# The embedded model needs no network.
+CrumbClassifier().fit([[0.0], [1.0], [2.0]], [0, 1, 1]).predict([[1.0]])
+"""
+    done = run(code, {}, capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """As much of the hub as a download needs."""
+
+    protocol_version = "HTTP/1.1"
+    content = b""
+    dies = False  # in the middle of the file, and for good
+    dead = False
+    asked: list[str]
+
+    def handle(self) -> None:
+        if not self.dead:
+            super().handle()
+
+    def do_HEAD(self) -> None:
+        self.answer()
+
+    def do_GET(self) -> None:
+        if not self.answer():
+            return
+        if self.dies:
+            self.wfile.write(self.content[: len(self.content) // 2])
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_RDWR)
+            type(self).dead = True
+        else:
+            self.wfile.write(self.content)
+
+    def answer(self) -> bool:
+        found = "/resolve/main/" in self.path
+        self.asked.append(f"{self.command} {self.path}")
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Length", str(len(self.content) if found else 0))
+        self.send_header("ETag", f'"{hashlib.sha256(self.content).hexdigest()}"')
+        self.send_header("X-Repo-Commit", "c0ffee" * 6 + "cafe")
+        self.end_headers()
+        return found
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(
+    tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[http.server.HTTPServer]:
+    monkeypatch.setattr(Hub, "content", tabicl_classifier.read_bytes())
+    monkeypatch.setattr(Hub, "asked", [], raising=False)
+    monkeypatch.setattr(Hub, "dead", False)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def settings(hub: http.server.HTTPServer, tmp_path: Path) -> dict[str, str]:
+    return {
+        "HF_ENDPOINT": f"http://127.0.0.1:{hub.server_port}",
+        "HF_HOME": str(tmp_path / "home"),
+        "CRUMB_MODEL_DIR": str(tmp_path / "own"),
+        "NO_PROXY": "127.0.0.1",
+        "HF_HUB_OFFLINE": "0",
+    }
+
+
+def on_a_terminal(code: str, env: dict[str, str]) -> tuple[subprocess.CompletedProcess[str], str]:
+    """Standard error is a terminal of 120 columns, since progress bars are for terminals."""
+    terminal, end = pty.openpty()
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 120, 0, 0))
+    with ThreadPoolExecutor(1) as reader, os.fdopen(terminal, "rb") as screen:
+        shown = reader.submit(read_to_the_end, screen)
+        done = run(code, env, stdout=subprocess.PIPE, stderr=end)
+        os.close(end)
+        return done, shown.result()
+
+
+def read_to_the_end(screen: Any) -> str:
+    shown = b""
+    try:
+        while part := screen.read1():
+            shown += part
+    except OSError:  # Linux: the other side of a terminal has closed it
+        pass
+    return shown.decode()
+
+
+def test_download(
+    hub: http.server.HTTPServer,
+    tabicl_classifier: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    code = """
+from crumb.pfn.registry import card_for
+from crumb.pfn.weights import fetch
+print(fetch(card_for("tabicl-v2", "classification")))
+"""
+    done, shown = on_a_terminal(code, settings(hub, tmp_path))
+    assert done.returncode == 0, shown
+    card = card_for("tabicl-v2", "classification")
+    path = tmp_path / "own" / card.file
+    assert done.stdout.strip() == str(path)
+    assert path.read_bytes() == tabicl_classifier.read_bytes()
+    assert "100%" in shown, shown
+    assert "tabicl-classifier-v2-20260212.ckpt" in shown
+    downloads = [line for line in Hub.asked if line.startswith("GET") and "resolve" in line]
+    assert downloads == [f"GET /jingang/TabICL/resolve/main/{card.file}"]
+
+    second = run(BLOCKED + code, settings(hub, tmp_path), capture_output=True)
+    assert second.stdout == done.stdout, second.stderr
+    monkeypatch.setenv("CRUMB_MODEL_DIR", str(tmp_path / "own"))
+    CrumbClassifier(model="tabicl-v2", device="cpu").fit(numbers(20, 1), classes(20, 2)).predict(
+        numbers(3, 3)
+    )
+
+
+def test_download_that_breaks_off(
+    hub: http.server.HTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Hub, "dies", True)
+    code = """
+import time
+time.sleep = lambda seconds: None  # the hub's client rests between its attempts
+from crumb.errors import WeightsMissing
+from crumb.pfn.registry import card_for
+from crumb.pfn.weights import fetch
+try:
+    fetch(card_for("tabicl-v2", "classification"))
+except WeightsMissing as error:
+    print(error)
+"""
+    done = run(code, settings(hub, tmp_path), capture_output=True)
+    card = card_for("tabicl-v2", "classification")
+    assert f"({card.file}) failed" in done.stdout, done.stderr
+    assert f"put it in {tmp_path / 'own'}" in done.stdout
+    assert any(line.startswith("GET") and "resolve" in line for line in Hub.asked)
+    left = [
+        path
+        for path in (tmp_path / "own").rglob("*")
+        if path.is_file() and path.stat().st_size > 1_000
+    ]
+    assert left == []

@@ -1,0 +1,143 @@
+"""Columns of a training table as a contract: kinds, missing values, examples, tables."""
+
+from __future__ import annotations
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crumb import CrumbClassifier
+from crumb.errors import InvalidInput
+from crumb.serve.refusal import Refusal
+from crumb.serve.schema import Schema
+from crumb.table.encoder import texts
+
+N = 12
+
+
+def frame() -> pd.DataFrame:
+    days = pd.date_range("2024-01-01", periods=N)
+    return pd.DataFrame(
+        {
+            "whole": range(N),
+            "real": np.linspace(0, 1, N),
+            "gap": [np.nan, *range(1, N)],
+            "flag": [True, False] * (N // 2),
+            "maybe": [True, None] * (N // 2),
+            "town": ["Rome", "Oslo"] * (N // 2),
+            "person": [f"name {i}" for i in range(N)],
+            "grade": pd.Categorical([1, 2] * (N // 2)),
+            "kind": pd.Categorical(["a", "b"] * (N // 2)),
+            "when": days,
+            "zone": days.tz_localize("Europe/Rome"),
+            "day": [datetime.date(2024, 1, 1)] * N,
+            "span": pd.to_timedelta(range(N), unit="D"),
+            "void": [None] * N,
+        }
+    )
+
+
+def test_kinds_missing_values_and_examples():
+    found = {column.name: column for column in Schema.of(frame()).columns}
+    assert {name: column.kind for name, column in found.items()} == {
+        "whole": "number", "real": "number", "gap": "number", "flag": "boolean",
+        "maybe": "boolean", "town": "text", "person": "text", "grade": "number", "kind": "text",
+        "when": "datetime", "zone": "datetime", "day": "datetime", "span": "number", "void": "any",
+    }  # fmt: skip
+    assert [name for name, column in found.items() if column.missing] == ["gap", "maybe", "void"]
+    assert found["town"].example in ("Rome", "Oslo")
+    assert found["person"].example == "text"  # a name that one row holds is nobody's business
+    assert found["when"].example == "2024-01-06T00:00:00Z"
+    assert (found["real"].example, found["gap"].example, found["void"].example) == (0.5, 6, None)
+    assert isinstance(found["gap"].example, int)
+
+
+def test_the_example_is_valid_and_null_can_be_allowed_everywhere():
+    schema = Schema.of(frame())
+    schema.read([schema.example()])
+    with pytest.raises(Refusal, match="Column 'real' is missing in row 1"):
+        schema.read([schema.example(), {**schema.example(), "real": None}])
+    open_to_all = Schema.of(frame(), allow_missing=True)
+    open_to_all.read([dict.fromkeys(open_to_all.names)])
+    described = open_to_all.records.json_schema()["$defs"]["Record"]["properties"].values()
+    assert all({"type": "null"} in column["anyOf"] for column in described)
+
+
+def test_it_survives_a_file():
+    schema = Schema.of(frame())
+    assert Schema.from_json(schema.to_json()) == schema
+
+
+def test_requests_mean_what_the_training_table_means():
+    """A row of the training table, said in JSON, is encoded like that row."""
+    X = frame().drop(columns="person")
+    model = CrumbClassifier(n_clusters=1, context_size=5).fit(X, np.arange(N) % 2)
+    schema = Schema.of(X)
+    said = [
+        {
+            "whole": i, "real": float(X.real[i]), "gap": None if i == 0 else i, "flag": i % 2 == 0,
+            "maybe": True if i % 2 == 0 else None, "town": X.town[i], "grade": 1 + i % 2,
+            "kind": X.kind[i], "when": X.when[i].isoformat(), "zone": X.zone[i].isoformat(),
+            "day": "2024-01-01T00:00:00Z", "span": i, "void": None,
+        }
+        for i in range(N)
+    ]  # fmt: skip
+    read = schema.read(said)
+    table = schema.table(read + read, model.pool_.columns)
+    rows, points = model.encode(table)
+    wanted_rows, wanted_points = model.encode(X)
+    np.testing.assert_allclose(points, np.concatenate([wanted_points] * 2))
+    for name in X.columns:
+        assert texts(rows[name][:N], None).tolist() == texts(wanted_rows[name], None).tolist(), name
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("whole", True, "holds a number, row 0 has true or false"),
+        ("flag", 1, "holds true or false, row 0 has a number"),
+        ("town", 3, "holds text, row 0 has a number"),
+        ("when", "soon", "no date and time such as"),
+        ("when", 3, "holds a date and time as text, row 0 has a number"),
+        ("when", "0001-01-01T00:00:00+14:00", "no date and time"),
+        ("void", {}, "row 0 has an object"),
+        ("town", "x" * 10_001, "Column 'town' of row 0 has more than 10,000 characters"),
+    ],
+)
+def test_wrong_values(name, value, said):
+    schema = Schema.of(frame())
+    with pytest.raises(Refusal, match=said) as refused:
+        schema.read([{**schema.example(), name: value}])
+    assert refused.value.status_code == 422
+
+
+def test_arrays_have_columns_by_number():
+    schema = Schema.of(np.arange(6.0).reshape(3, 2))
+    assert schema.names == ["0", "1"]
+    read = schema.read([{"0": 1, "1": 2}, {"1": 4, "0": 3}])
+    np.testing.assert_array_equal(schema.table(read, [0, 1]), [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(schema.row(schema.read([{"0": 5, "1": 10**400}])[0]), [5, np.inf])
+
+
+def test_names_that_are_the_same_as_text():
+    with pytest.raises(InvalidInput, match="same name"):
+        Schema.of(pd.DataFrame([[1, 2]], columns=[1, "1"]))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.none() | st.integers() | st.floats(allow_nan=False), min_size=1, max_size=5))
+def test_numbers_of_any_size(values):
+    schema = Schema.of(pd.DataFrame({"x": [1.0, None]}))
+    found = schema.table(schema.read([{"x": value} for value in values]), ["x"])["x"]
+    for value, number in zip(values, found, strict=True):
+        if value is None:
+            assert np.isnan(number)
+        elif abs(value) <= 1e308:
+            assert number == float(value)
+        else:
+            assert abs(number) >= 1e308
+            assert (number > 0) == (value > 0)

@@ -1,0 +1,153 @@
+"""settings.py: numbers that the user chooses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from crumb import select_contexts
+from crumb.checks import non_negative, positive
+from crumb.errors import InvalidInput
+from crumb.herding.cost import AFFORDABLE, AT_ONCE, Load
+from crumb.herding.greedy import EarlyStopping
+from crumb.herding.search import check_search, resolve_search
+from crumb.options import (
+    check_bandwidth,
+    median_factor,
+    paper_configuration,
+    resolve_context_size,
+    resolve_early_stopping,
+)
+
+
+@pytest.mark.parametrize(
+    ("given", "n"),
+    [(50, 50), (1, 1), (0.1, 100), (1.0, 1_000), (0.0001, 1), ("auto", 1_000), (1_000, 1_000)],
+)
+def test_context_size_is_a_count_or_a_share(given, n: int) -> None:
+    assert resolve_context_size(given, 1_000) == n
+
+
+def test_auto_is_a_thousand_and_never_more_than_the_pool() -> None:
+    assert resolve_context_size("auto", 10**6) == 1_000
+    assert resolve_context_size("auto", 300) == 300
+
+
+def test_more_than_the_pool_or_the_window_is_said() -> None:
+    with pytest.warns(UserWarning, match="all 80 rows are used"):
+        assert resolve_context_size(100, 80) == 80
+    with pytest.warns(UserWarning, match="more than the 500 that the model was made for"):
+        assert resolve_context_size(0.1, 10_000, window=500) == 500
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 0.0, -0.5, 1.5, True, "many", None, float("nan")])
+def test_senseless_context_sizes_are_refused(wrong) -> None:
+    with pytest.raises(InvalidInput, match="context_size must be"):
+        resolve_context_size(wrong, 100)
+
+
+@pytest.mark.parametrize(
+    ("load", "device", "ways"),
+    [
+        (Load(10_000, 200, 20, 500), "cpu", ("exact",)),  # done at once
+        (Load(100_000, 1_000, 20, 500), "cpu", ("candidates", "exact")),
+        (
+            Load(25_000, 1_000, 20, 1_000),
+            "cpu",
+            ("exact",),
+        ),  # 24n candidates would be most of the pool
+        (Load(5_000_000, 1_000, 20, 1_000), "cpu", ("candidates",)),
+        (Load(5_000_000, 1_000_000, 20, 1_000), "cpu", ("rff",)),  # the queries alone cost too much
+        (Load(1_000_000, 10_000, 20, 2_000), "cuda", ("exact",)),
+        (Load(100_000_000, 10_000, 20, 2_000), "cuda", ("rff",)),
+        (Load(1_000_000, 10_000, 20, 2_000), "mps", ("rff",)),  # no Triton there
+        (Load(200_000, 1_000, 20, 1_000), "mps", ("exact",)),
+    ],
+)
+def test_auto_kernel_goes_by_the_cost(
+    load: Load, device: str, ways: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crumb.herding.cost.find_spec", lambda name: name)  # Triton is there
+    kernel = resolve_search("auto", 64, "auto", 1.0, load, device)
+    assert kernel.ways == ways
+    assert kernel.batch == (10 if ways == ("rff",) else 1)
+    if "candidates" in ways:
+        assert 24 * load.context_size <= kernel.most_candidates < load.rows
+        assert load.exact > AT_ONCE
+        assert load.among(kernel.most_candidates) <= AFFORDABLE["cpu"]
+
+
+def test_candidates_are_for_one_row_at_a_time_on_a_cpu() -> None:
+    load = Load(100_000, 1_000, 20, 500)
+    kernel = "candidates"
+    assert resolve_search(kernel, 64, "auto", 1.0, load).ways == (kernel, "exact")
+    assert resolve_search(kernel, 64, 5, 1.0, load).ways == ("exact",)
+    assert resolve_search(kernel, 64, 1, 1.0, load, "cuda").ways == ("exact",)
+    assert resolve_search("auto", 64, 5, 1.0, load).ways == ("exact",)
+    assert resolve_search("exact", 64, 7, 1.0, load).batch == 7
+
+
+def test_unknown_kernel_and_senseless_numbers_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="Unknown kernel 'linear'"):
+        check_search("linear", 64, 1)
+    for name, arguments in {"rff_dim": (0, 1), "herd_batch": (64, 0)}.items():
+        with pytest.raises(InvalidInput, match=name):
+            check_search("rff", *arguments)
+    for wrong in (
+        0,
+        -1.0,
+        "mean",
+        "0 median",
+        "-1median",
+        "median 2",
+        True,
+        float("inf"),
+        float("nan"),
+    ):
+        with pytest.raises(InvalidInput, match="bandwidth must be"):
+            check_bandwidth(wrong)
+    for wrong in (0, -3, 1.5, True, "2"):
+        with pytest.raises(InvalidInput, match="n_clusters must be"):
+            positive("n_clusters", wrong)
+    with pytest.raises(InvalidInput, match="min_per_class must be"):
+        non_negative("min_per_class", -1)
+    with pytest.raises(InvalidInput, match="early_stopping must be"):
+        resolve_early_stopping("yes")
+
+
+def test_early_stopping_is_off_on_or_one_s_own() -> None:
+    assert resolve_early_stopping(False) is None
+    assert resolve_early_stopping(True) == EarlyStopping(50, None, 1e-4, 5)
+    own = EarlyStopping(patience=1)
+    assert resolve_early_stopping(own) is own
+
+
+def test_the_paper_is_one_setting_away() -> None:
+    assert paper_configuration() == {
+        "strategy": "mmd",
+        "n_clusters": 20,
+        "context_size": 0.1,
+        "kernel": "rff",
+        "rff_dim": 64,
+        "herd_batch": 50,
+        "bandwidth": "median",
+        "early_stopping": False,
+        "min_per_class": 0,
+    }
+
+
+def test_bandwidths_are_numbers_or_multiples_of_the_median() -> None:
+    pool = np.random.default_rng(0).normal(size=(200, 3))
+    queries = np.zeros((5, 3))
+    whole, half, same = (
+        select_contexts(pool, queries, context_size=5, bandwidth=given).settings["bandwidth"]
+        for given in ("median", "0.5 median", "1.0*median")
+    )
+    assert half == 0.5 * whole
+    assert same == whole
+    assert [median_factor(text) for text in ("median", ".25median", "2 * median", "mean")] == [
+        1.0,
+        0.25,
+        2.0,
+        0.0,
+    ]
