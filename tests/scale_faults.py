@@ -1,4 +1,4 @@
-"""Work that goes wrong: functions for tests of engines, in a module of their own so that workers can import them."""
+"""Work that goes wrong, for tests of engines: in a module that workers import in no time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-from sklearn.linear_model import LogisticRegression
 
 from crumb.errors import InvalidInput
 
@@ -92,19 +89,3 @@ def interrupted(results: Iterable[Any], folder: Path) -> None:
 
     threading.Thread(target=when_under_way, daemon=True).start()
     list(results)
-
-
-class FallingModel(LogisticRegression):
-    """A classifier whose process is killed at its first fit."""
-
-    def __init__(self, folder: str = ""):
-        super().__init__()
-        self.folder = folder
-
-    def fit(self, X: Any, y: Any) -> FallingModel:
-        if once(Path(self.folder) / "fell"):
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().fit(np.asarray(X), y)
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        return super().predict_proba(np.asarray(X))

@@ -1,4 +1,4 @@
-"""Tables in files for the tests of crumb.scale: small, with awkward columns, in several files and row groups."""
+"""Tables in files for the tests of crumb.scale: small, with awkward columns, in several files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 
 def mixed(rows: int, seed: int = 0) -> pd.DataFrame:
-    """Numbers with holes and infinities, text, categories, bools, dates; a target that depends on them."""
+    """Numbers with holes and infinities, text, categories, bools, dates, and a target."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=rows)
     x[rng.random(rows) < 0.1] = np.nan
@@ -70,7 +70,7 @@ def stay_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def truncate(monkeypatch: pytest.MonkeyPatch, cells: int | None = None) -> None:
-    """The points are not all held; candidates have room for so many ``cells``."""
+    """The points are not all held; candidates have room for ``cells`` numbers."""
     monkeypatch.setattr("crumb.scale.pool.COVERED_CELLS", 0)
     if cells is not None:
-        monkeypatch.setattr("crumb.scale.strategies.SHORTLIST_CELLS", cells)
+        monkeypatch.setattr("crumb.scale.finder.SHORTLIST_CELLS", cells)

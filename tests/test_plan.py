@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from crumb import MICP, MMD, EarlyStopping, Plan, select_contexts
 from crumb.errors import InvalidInput, PlanMismatch
-from crumb.herding.search import Search
+from crumb.options import Options
 from crumb.selection import Problem
+from crumb.selection.finder import TableFinder
 
 RNG = np.random.default_rng(0)
 POOL, QUERIES = RNG.normal(size=(300, 4)) * [1, 2, 3, 4], RNG.normal(size=(60, 4)) + 0.5
@@ -195,7 +196,7 @@ def test_many_queries_make_the_exact_kernel_too_dear(monkeypatch: pytest.MonkeyP
 
 
 def test_streams_of_chance_are_independent() -> None:
-    task = Problem(POOL, QUERIES, 10, 2, Search(("exact",), 1.0, 64, 1), seed=1)
+    task = Problem(TableFinder(POOL), QUERIES, Options.of(random_state=1))
     draws = {
         purpose: tuple(task.rng(purpose).integers(1000, size=5))
         for purpose in ("rff", "uniform", "micp", "voronoi")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -12,7 +10,6 @@ import pandas as pd
 
 from crumb.errors import InvalidInput
 from crumb.evidence import measure_support, measure_traces, trace, unmeasured
-from crumb.herding.cost import Load
 from crumb.options import Options
 from crumb.parallel import block_threads
 from crumb.plan import Plan
@@ -109,76 +106,45 @@ def _names(rows: Rows) -> list[Any] | None:
     return list(rows.columns) if isinstance(rows, pd.DataFrame) else None
 
 
-def make_plan(
-    pool: np.ndarray,
-    queries: np.ndarray,
-    options: Options,
-    pool_fingerprint: str,
-    y: np.ndarray | None = None,
-    evidence: bool = True,
-) -> Plan:
-    """Stages 1 and 2 for a pool and queries in the selection space; ``y`` holds class codes."""
-    by_value = value_order(queries)
-    with planning(len(pool), queries[by_value], options) as problem:
-        problem = replace(problem, pool=pool)
-        selection = options.strategy.select(problem)
-        plan = finish_plan(problem, selection, by_value, options, pool_fingerprint, y, evidence)
-    return plan.attach(pool, queries)
+def make_plan(pool: Pool, queries: np.ndarray, options: Options, evidence: bool = True) -> Plan:
+    """Stages 1 and 2 for queries that are points of the selection space.
 
-
-@contextmanager
-def planning(rows: int, queries: np.ndarray, options: Options) -> Iterator[Problem]:
-    """The problem without the pool, of which only the number of rows need be known.
-
-    k-means starts from rows by their position. With queries ordered by their values, the order in
-    which they came changes nothing.
+    ``evidence=False`` leaves out what is measured only to be looked at.
     """
-    clusters = min(options.n_clusters, len(queries))
-    load = Load(rows, len(queries), clusters, options.context_size, queries.shape[1])
+    # k-means starts from rows by their position. With queries ordered by their values, the order
+    # in which they came changes nothing.
+    by_value = value_order(queries)
+    finder = pool.finder(options)
+    options = options if finder.whole else _among_candidates(options)
     watched = options.verbose and isinstance(options.strategy, MMD)
     with (
         block_threads(options.n_jobs, options.device) as map_blocks,
         progress_bar(options.context_size, "herding", watched) as advance,
     ):
-        yield Problem(
-            np.empty((0, queries.shape[1])),
-            queries,
-            options.context_size,
-            clusters,
-            options.search(load),
-            options.early_stopping,
-            options.seed,
-            options.device,
-            map_blocks,
-            advance,
-        )
+        problem = Problem(finder, queries[by_value], options, map_blocks, advance)
+        selection = options.strategy.select(problem)
+        plan = _finish(problem, selection, pool, evidence, np.argsort(by_value))
+    return plan.attach(finder.held.points, queries) if finder.whole else plan
 
 
-def finish_plan(
-    problem: Problem,
-    selection: Selection,
-    by_value: np.ndarray,
-    options: Options,
-    pool_fingerprint: str,
-    y: np.ndarray | None,
-    evidence: bool,
-    reference: np.ndarray | None = None,
+def _among_candidates(options: Options) -> Options:
+    """For a pool in files: candidates are herded on the CPU, where reading takes the time."""
+    kernel = options.asked["kernel"]
+    kernel = "candidates" if kernel == "auto" else kernel
+    asked = {**options.asked, "kernel": kernel, "herd_batch": 1}
+    return replace(options, device="cpu", asked=asked)
+
+
+def _finish(
+    problem: Problem, selection: Selection, pool: Pool, evidence: bool, came: np.ndarray
 ) -> Plan:
-    """Rare classes and evidence, and the queries back in the order in which they came.
-
-    ``reference``: rows that stand for the pool where ``problem.pool`` holds candidates only.
-    """
-    if selection.kernel is not None:
-        problem = replace(problem, kernel=replace(problem.kernel, ways=(selection.kernel,)))
-    swapped = np.zeros(len(selection.contexts), dtype=np.int64)
-    if y is not None and options.strategy.drops_rows and options.min_per_class:
-        swapped = _guard(problem, selection, y, options.min_per_class)
+    """Rare classes, evidence, and the queries back in the order in which they ``came``."""
+    swapped = _keep_rare_classes(problem, selection)
     if selection.mmd2 is None:
         selection.mmd2 = measure_traces(problem, selection) if evidence else unmeasured(selection)
-    distance, outside = np.full(len(by_value), np.nan), np.zeros(len(by_value), dtype=bool)
+    distance, outside = np.full(len(came), np.nan), np.zeros(len(came), dtype=bool)
     if evidence:
-        distance, outside = measure_support(problem, selection, reference)
-    came = np.argsort(by_value)  # back to the order in which the queries came
+        distance, outside = measure_support(problem, selection)
     used, first, labels = np.unique(selection.labels[came], return_index=True, return_inverse=True)
     order = used[np.argsort(first)]  # numbered as their queries appear; empty clusters are dropped
     return Plan(
@@ -190,45 +156,50 @@ def finish_plan(
         query_distance=distance[came],
         outside=outside[came],
         swapped=swapped[order],
-        pool_fingerprint=pool_fingerprint,
-        pool_size=len(problem.pool),
-        settings=_record(problem, options, selection),
+        pool_fingerprint=pool.fingerprint,
+        pool_size=pool.size,
+        settings=_record(problem, selection),
     )
 
 
-def _guard(problem: Problem, selection: Selection, y: np.ndarray, minimum: int) -> np.ndarray:
-    """Apply ``min_per_class`` to every context; the traces of those that change are drawn anew."""
-    swapped = np.zeros(len(selection.contexts), dtype=np.int64)
+def _keep_rare_classes(problem: Problem, selection: Selection) -> np.ndarray:
+    """``min_per_class`` for every context; traces of those that change are measured again."""
+    swapped, held = np.zeros(len(selection.contexts), dtype=np.int64), problem.finder.held
+    minimum = problem.options.min_per_class
+    if held.codes is None or not minimum or not problem.options.strategy.drops_rows:
+        return swapped
     for k, context in enumerate(selection.contexts):
-        guarded = keep_rare_classes(context, selection.centroids[k], problem.pool, y, minimum)
-        swapped[k] = int((~np.isin(guarded, context)).sum())
+        before = held.places(context)
+        after = keep_rare_classes(before, selection.centroids[k], held.points, held.codes, minimum)
+        swapped[k] = int((~np.isin(after, before)).sum())
         if swapped[k]:
-            selection.contexts[k] = guarded
-            if selection.mmd2 is not None:
-                selection.mmd2[k] = trace(problem, guarded, problem.queries[selection.labels == k])
+            selection.contexts[k] = held.numbers(after)
+            if selection.mmd2 is not None and selection.kernel is not None:
+                queries = problem.queries[selection.labels == k]
+                selection.mmd2[k] = trace(problem, selection.contexts[k], queries, selection.kernel)
     return swapped
 
 
-def _record(problem: Problem, options: Options, selection: Selection) -> dict[str, Any]:
+def _record(problem: Problem, selection: Selection) -> dict[str, Any]:
     """What was decided, for the plan; what does not apply to the strategy is left out."""
+    options = problem.options
     record: dict[str, Any] = {
         "strategy": options.strategy.name,
         "strategy_params": options.strategy.get_params(),
-        "bandwidth": problem.kernel.bandwidth,
+        "bandwidth": options.bandwidth,
         "context_size": problem.n,
         "n_queries": len(problem.queries),
         "min_per_class": options.min_per_class,
         "seed": problem.seed,
-        "device": problem.device,
+        "device": options.device,
         **options.facts,
     }
-    if isinstance(options.strategy, MMD):
-        record["kernel"] = problem.kernel.name
-        record["herd_batch"] = problem.kernel.batch
+    if selection.kernel is not None:
+        stopping = options.early_stopping
+        record["kernel"] = selection.kernel
+        record["herd_batch"] = problem.search.batch
         record.update(selection.facts)
-        if problem.kernel.name == "rff":
-            record["rff_dim"] = problem.kernel.rff_dim
-        record["early_stopping"] = (
-            asdict(problem.early_stopping) if problem.early_stopping else False
-        )
+        if selection.kernel == "rff":
+            record["rff_dim"] = problem.search.rff_dim
+        record["early_stopping"] = asdict(stopping) if stopping else False
     return record

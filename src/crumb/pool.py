@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import pandas as pd
 
+from crumb.selection.finder import Finder, TableFinder
 from crumb.table.encoder import Rows, TableEncoder, fingerprint
 from crumb.table.pieces import Piece, take, take_column
 from crumb.table.row import RowReader
@@ -102,11 +103,14 @@ class Pool(ABC):
         """The rows of some contexts, ready to be taken."""
 
     @abstractmethod
-    def plan(self, queries: np.ndarray, options: Options, evidence: bool = True) -> Plan:
-        """Stages 1 and 2 for queries that are points of the selection space.
+    def finder(self, options: Options) -> Finder:
+        """Answers the questions of strategies."""
 
-        ``evidence=False`` leaves out what is measured only to be looked at.
-        """
+    def plan(self, queries: np.ndarray, options: Options, evidence: bool = True) -> Plan:
+        """Stages 1 and 2 for queries that are points of the selection space."""
+        from crumb.planning import make_plan
+
+        return make_plan(self, queries, options, evidence)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -194,8 +198,6 @@ class TablePool(Pool):
     def column(self, ids: np.ndarray, j: int) -> pd.Series:
         return take_column(self.rows, ids, j)
 
-    def plan(self, queries: np.ndarray, options: Options, evidence: bool = True) -> Plan:
-        from crumb.planning import make_plan
-
+    def finder(self, options: Options) -> Finder:
         codes = self.y if self.n_classes is not None else None
-        return make_plan(self.points, queries, options, self.fingerprint, codes, evidence)
+        return TableFinder(self.points, codes, options.seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -48,6 +50,16 @@ def test_whoever_stops_listening_stops_the_work(tmp_path):
     before = beats(tmp_path)
     time.sleep(0.5)
     assert before == beats(tmp_path)
+
+
+def test_workers_do_not_load_torch():
+    """What a task of a pass imports; torch would cost every worker seconds and memory."""
+    code = (
+        "import sys, crumb.scale.reader, crumb.scale.statistics, crumb.scale.shortlist; "
+        "print('torch' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "False"
 
 
 def test_names(monkeypatch):

@@ -8,17 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scale_faults import (
-    Beat,
-    DieAlways,
-    DieOnce,
-    FallingModel,
-    Poisoned,
-    Task,
-    beats,
-    interrupted,
-    square,
-)
+from scale_falling import FallingModel
+from scale_faults import Beat, DieAlways, DieOnce, Poisoned, Task, beats, interrupted, square
 from scale_tables import numbers, stay_on_disk, truncate, write
 from sklearn.linear_model import LogisticRegression
 

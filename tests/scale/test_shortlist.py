@@ -11,30 +11,37 @@ from crumb.herding.neighbours import below
 from crumb.herding.strata import STRATA
 from crumb.rng import row_numbers
 from crumb.scale import rules, shortlist
+from crumb.scale.block import Block
 from crumb.scale.closeness import Distance
-from crumb.scale.look import Look
-from crumb.scale.pool import Scouts
-from crumb.scale.rules import Anyone, Cells, Nearest, RareClasses, Strata, quotas
+from crumb.scale.rules import (
+    NEAREST,
+    NearestRows,
+    NumberedRows,
+    RareClasses,
+    RowsOfCells,
+    Strata,
+    quotas,
+)
 from crumb.scale.shortlist import Shortlist
 
 
-def look_at(points, ids, codes, centroids):
-    return Look(Scouts(points, codes), ids, row_numbers(ids, 5, "rows"), centroids)
+def block_of(points, ids, codes):
+    return Block.of(points, codes, ids, 5)
 
 
-def looks(points, codes, centroids, cuts):
+def blocks(points, codes, cuts):
     for rows in np.split(np.arange(len(points)), sorted(cuts)):
         if len(rows):
-            yield look_at(points[rows], rows, codes[rows], centroids)
+            yield block_of(points[rows], rows, codes[rows])
 
 
-def shortlisted(rules, points, codes, centroids, cuts, late=1):
-    """Every piece a shard: each makes its own list, under the limits known some pieces before it."""
+def shortlisted(rules, points, codes, cuts, late=1):
+    """Every piece is a shard with a list of its own, under the limits known some pieces before."""
     whole = Shortlist(rules)
     known = [whole.limits.copy()] * late
-    for look in looks(points, codes, centroids, cuts):
+    for block in blocks(points, codes, cuts):
         own = Shortlist(rules, known[-late])
-        own.look(look)
+        own.add(block)
         whole.join(own.done())
         known.append(whole.limits.copy())
     return whole
@@ -50,7 +57,7 @@ def shortlisted(rules, points, codes, centroids, cuts, late=1):
     st.integers(1, 3),
 )
 def test_pieces_join_to_the_whole(rows, cuts, seed, ties, room, late):
-    """Whatever the pieces, however often they are gone through, and however late limits become known."""
+    """Whatever the pieces, however often they are sorted, however late limits become known."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shortlist, "ROOM", room)
         check_pieces(rows, cuts, seed, ties, late)
@@ -63,28 +70,29 @@ def check_pieces(rows, cuts, seed, ties, late):
     codes = rng.integers(0, 4, rows)
     members = [rng.normal(size=(8, 2)) * 0.5 + centroid for centroid in centroids]
     strata = Strata(Distance(centroids), members, 30)
-    wanted = [strata, Nearest(centroids, 4), Cells(3, 5), RareClasses(3, 4, 2)]
-    one = shortlisted(wanted, points, codes, centroids, [])
-    many = shortlisted(wanted, points, codes, centroids, cuts, late)
+    cells = RowsOfCells(centroids, 5, np.arange(3))
+    wanted = [strata, NearestRows(centroids, 4), cells, RareClasses(centroids, 4, 2)]
+    one = shortlisted(wanted, points, codes, [])
+    many = shortlisted(wanted, points, codes, cuts, late)
     for k in range(3):
         for count in (30, 15):
             chosen = [
-                strata.rows(found.bins_of(0), found.counts[: strata.n_bins], k, count)
+                strata.candidates(found.lists_of(0), found.counts_of(0), k, count)
                 for found in (one, many)
             ]
             np.testing.assert_array_equal(one.done().ids[chosen[0]], many.done().ids[chosen[1]])
     for number in range(1, len(wanted)):
-        for first, second in zip(one.bins_of(number), many.bins_of(number), strict=True):
+        for first, second in zip(one.lists_of(number), many.lists_of(number), strict=True):
             np.testing.assert_array_equal(one.done().ids[first], many.done().ids[second])
     distance = ((points[None] - centroids[:, None]) ** 2).sum(2)
     ids = one.done().ids
     np.testing.assert_array_equal(one.done().points, points[ids])
-    for k, places in enumerate(one.bins_of(1)):  # brute force, the first of equals
+    for k, places in enumerate(one.lists_of(1)):  # brute force, the first of equals
         np.testing.assert_allclose(np.sort(distance[k])[:4], distance[k][ids[places]])
-    for k, places in enumerate(one.bins_of(2)):
+    for k, places in enumerate(one.lists_of(2)):
         assert (distance.argmin(0)[ids[places]] == k).all()
         assert len(places) == min(5, (distance.argmin(0) == k).sum())
-    for number, places in enumerate(one.bins_of(3)):
+    for number, places in enumerate(one.lists_of(3)):
         k, code = divmod(number, 4)
         np.testing.assert_allclose(
             distance[k][ids[places]], np.sort(distance[k][codes == code])[:2]
@@ -96,10 +104,8 @@ def test_candidates_are_drawn_where_the_queries_lie():
     points, members = rng.normal(size=(20_000, 3)), rng.normal(size=(200, 3)) * 0.7 + 0.5
     centroid = members.mean(axis=0, keepdims=True)
     strata = Strata(Distance(centroid), [members], 1_000)
-    found = shortlisted(
-        [strata], points, np.zeros(len(points), dtype=int), centroid, [5_000, 12_000]
-    )
-    rows = strata.rows(found.bins_of(0), found.counts, 0, 1_000)
+    found = shortlisted([strata], points, np.zeros(len(points), dtype=int), [5_000, 12_000])
+    rows = strata.candidates(found.lists_of(0), found.counts_of(0), 0, 1_000)
     distance = ((found.done().points[rows] - centroid) ** 2).sum(1)
     assert len(np.unique(rows)) == 1_000
     inside = np.searchsorted(strata.edges[0], distance)
@@ -107,7 +113,7 @@ def test_candidates_are_drawn_where_the_queries_lie():
     quota, lacking = quotas(found.counts[None, :STRATA], 1_000)
     np.testing.assert_array_equal(counts[:STRATA], np.minimum(quota[0], found.counts[:STRATA]))
     assert counts[STRATA] == 100 + lacking[0]  # a tenth from elsewhere
-    fewer = strata.rows(found.bins_of(0), found.counts, 0, 500)
+    fewer = strata.candidates(found.lists_of(0), found.counts_of(0), 0, 500)
     assert np.isin(fewer, rows).mean() > 0.95  # twice as many include those before
 
 
@@ -118,36 +124,36 @@ def test_a_sample_foretells_limits_that_cost_no_candidate():
     codes = rng.integers(0, 2, len(points))
     wanted = [
         Strata(Distance(centroid), [members], 2_000),
-        Nearest(centroid, 50),
-        RareClasses(1, 2, 3),
+        NearestRows(centroid, 50),
+        RareClasses(centroid, 2, 3),
     ]
     sample = rng.choice(len(points), 5_000, replace=False)
-    look = look_at(points[sample], sample, codes[sample], centroid)
-    limits = np.concatenate([rule.expected_limits(look, len(points)) for rule in wanted])
+    sketch = block_of(points[sample], sample, codes[sample])
+    limits = np.concatenate([rule.expected_limits(sketch, len(points)) for rule in wanted])
     free, bound = Shortlist(wanted), Shortlist(wanted, limits)
-    for block in looks(points, codes, centroid, range(1_000, 50_000, 1_000)):
-        free.look(block)
-        bound.look(block)
+    for block in blocks(points, codes, range(1_000, 50_000, 1_000)):
+        free.add(block)
+        bound.add(block)
     assert np.isfinite(limits[:STRATA]).all()
     rows = [
-        one.done().ids[wanted[0].rows(one.bins_of(0), one.counts, 0, 2_000)]
+        one.done().ids[wanted[0].candidates(one.lists_of(0), one.counts_of(0), 0, 2_000)]
         for one in (free, bound)
     ]
     np.testing.assert_array_equal(*rows)
     for number in (1, 2):
-        for first, second in zip(free.bins_of(number), bound.bins_of(number), strict=True):
+        for first, second in zip(free.lists_of(number), bound.lists_of(number), strict=True):
             np.testing.assert_array_equal(free.done().ids[first], bound.done().ids[second])
 
 
 @pytest.mark.parametrize("share", [1.0, 0.3])
 @pytest.mark.parametrize("spread", [0.1, 20.0])
 def test_the_nearest_rows_of_groups(monkeypatch, share, spread):
-    """Whether rows can be left out for being far from a group (of little spread) or not: the same rows."""
+    """The same rows, whether rows far from a group can be left out (little spread) or not."""
     rng = np.random.default_rng(7)
     points, groups = rng.normal(size=(4_000, 3)) * 4, np.repeat([0, 1, 2], [3, 2, 5])
     asking = rng.normal(size=(3, 3))[groups] * 4 + rng.normal(size=(10, 3)) * spread
-    rule = Nearest(asking, rng.integers(1, 40, 10), share, groups)
-    roughly = Nearest(asking, rule.counts, share, groups, all_of_them=False)
+    rule = NearestRows(asking, rng.integers(1, 40, 10), share, groups)
+    roughly = NearestRows(asking, rule.most, share, groups, roughly=True)
     looked = []
     monkeypatch.setattr(
         rules,
@@ -155,19 +161,19 @@ def test_the_nearest_rows_of_groups(monkeypatch, share, spread):
         lambda some, rows, limits: looked.append(len(rows)) or below(some, rows, limits),
     )
     drawn = np.flatnonzero(row_numbers(np.arange(4_000), 5, "rows") < share)
-    sample = look_at(points[:500], np.arange(500), None, asking)
+    sample = block_of(points[:500], np.arange(500), None)
     rough = roughly.expected_limits(sample, 4_000)
     assert (rough <= rule.expected_limits(sample, 4_000)).all()
     for limits in (None, rule.expected_limits(sample, 4_000), rough):
         found = Shortlist([rule], limits)
-        for look in looks(points, np.zeros(4_000, dtype=int), asking, [10, 700, 2_500]):
-            found.look(look)
-        for query, count, places in zip(asking, rule.counts, found.bins_of(0), strict=True):
+        for block in blocks(points, np.zeros(4_000, dtype=int), [10, 700, 2_500]):
+            found.add(block)
+        for query, count, places in zip(asking, rule.most, found.lists_of(0), strict=True):
             distance = ((points[drawn] - query) ** 2).sum(axis=1)
             np.testing.assert_array_equal(
                 found.done().ids[places], drawn[np.argsort(distance)[:count]]
             )
-    assert (len(looked) > 12) == (spread < 1)  # one call a look where nothing is left out
+    assert (len(looked) > 12) == (spread < 1)  # one call a block where nothing is left out
 
 
 def test_a_class_that_is_common_among_the_candidates_is_not_watched():
@@ -175,51 +181,44 @@ def test_a_class_that_is_common_among_the_candidates_is_not_watched():
     points, members = rng.normal(size=(20_000, 3)), rng.normal(size=(200, 3)) * 0.7
     centroid = members.mean(axis=0, keepdims=True)
     near = ((points - centroid) ** 2).sum(axis=1) < 1.0
-    codes = np.where(
-        near, 0, 1
-    )  # class 0 near the queries, class 1 also far away, class 2 nearly nowhere
+    # Class 0 near the queries, class 1 also far away, class 2 nearly nowhere.
+    codes = np.where(near, 0, 1)
     codes[rng.choice(20_000, 40, replace=False)] = 2
     strata = Strata(Distance(centroid), [members], 1_000)
-    rule = RareClasses(1, 3, 2, strata)
-    limits = rule.expected_limits(
-        look_at(points[:5_000], np.arange(5_000), codes[:5_000], centroid), 20_000
-    )
+    rule = RareClasses(centroid, 3, 2, strata)
+    limits = rule.expected_limits(block_of(points[:5_000], np.arange(5_000), codes[:5_000]), 20_000)
     assert np.isneginf(limits).tolist() == [True, True, False]
-    watched = Shortlist([strata, rule], np.concatenate([np.full(strata.n_bins, np.inf), limits]))
-    for look in looks(points, codes, centroid, [7_000]):
-        watched.look(look)
+    watched = Shortlist([strata, rule], np.concatenate([np.full(strata.n_lists, np.inf), limits]))
+    for block in blocks(points, codes, [7_000]):
+        watched.add(block)
     kept = watched.done()
     distance = ((points - centroid) ** 2).sum(axis=1)
-    found = [kept.ids[places] for places in watched.bins_of(1)]
+    found = [kept.ids[places] for places in watched.lists_of(1)]
     assert [len(ids) for ids in found] == [0, 0, 2]
     rare = np.flatnonzero(codes == 2)
     assert set(found[2]) == set(rare[np.argsort(distance[rare])[:2]])
     assert (kept.codes == 0).sum() > 100  # what is not watched is there anyway
 
 
-class Counted(Scouts):
-    """Rows that remember how many of them were worked out."""
-
-    asked = 0
-
-    def points(self, rows):
-        type(self).asked += len(self.of_points) if rows is None else len(rows)
-        return super().points(rows)
-
-
-def test_only_rows_that_can_be_drawn_are_worked_out():
+def test_only_rows_that_can_be_drawn_are_computed():
     rng = np.random.default_rng(4)
     points, members = rng.normal(size=(20_000, 3)), rng.normal(size=(200, 3)) * 0.7
     centroid, ids = members.mean(axis=0, keepdims=True), np.arange(20_000)
     strata = Strata(Distance(centroid), [members], 1_000)
-    limits = strata.expected_limits(look_at(points, ids, None, centroid), 20_000)
-    look = Look(Counted(points, None), ids, row_numbers(ids, 5, "rows"), centroid)
+    limits = strata.expected_limits(block_of(points, ids, None), 20_000)
+    computed = []
+
+    def counted(rows):
+        computed.append(len(points) if rows is None else len(rows))
+        return points if rows is None else points[rows]
+
     bound, free = Shortlist([strata], limits), Shortlist([strata])
-    bound.look(look)
-    assert 1_000 < Counted.asked < 10_000
-    free.look(look_at(points, ids, None, centroid))
+    bound.add(Block(ids, 5, counted))
+    assert 1_000 < sum(computed) < 10_000
+    free.add(block_of(points, ids, None))
     rows = [
-        one.done().ids[strata.rows(one.bins_of(0), one.counts, 0, 1_000)] for one in (bound, free)
+        one.done().ids[strata.candidates(one.lists_of(0), one.counts_of(0), 0, 1_000)]
+        for one in (bound, free)
     ]
     np.testing.assert_array_equal(*rows)
 
@@ -227,19 +226,19 @@ def test_only_rows_that_can_be_drawn_are_worked_out():
 @pytest.mark.parametrize("columns", [16, 54])
 @pytest.mark.parametrize("seed", range(6))
 def test_limits_of_a_cluster_change_nothing_for_another(seed, columns):
-    """Rows that lie on the edge of a stratum: products for few clusters or rows round differently than for many."""
+    """Rows on the edge of a stratum: products for few clusters or rows round differently."""
     rng = np.random.default_rng(seed)
     queries = rng.normal(size=(2, columns)) * 100
     points = np.concatenate([np.repeat(queries, 1_000, axis=0), rng.normal(size=(3, columns))])
     ids, strata = np.arange(len(points)), Strata(Distance(queries), [queries[:1], queries[1:]], 50)
     found = []
     for reach in (np.inf, 1e-3, 0.3):
-        limits = np.full((2, strata.n_bins // 2), 0.9)
-        limits[:, STRATA] = -np.inf
-        limits[1, np.arange(strata.n_bins // 2) != STRATA] = reach
-        entries = strata.find(look_at(points, ids, None, queries), limits.ravel())
+        limits = np.full((2, strata.n_lists // 2), 0.9)
+        limits[1] = reach
+        limits[:, NEAREST] = -np.inf
+        entries = strata.entries(block_of(points, ids, None), limits.ravel())
         bins, keys, rows = (np.concatenate(parts) for parts in zip(*entries, strict=True))
-        mine = bins < strata.n_bins // 2
+        mine = bins < strata.n_lists // 2
         order = np.lexsort((rows[mine], bins[mine]))
         found.append([part[mine][order] for part in (bins, keys, rows)])
     for other in found[1:]:
@@ -249,10 +248,10 @@ def test_limits_of_a_cluster_change_nothing_for_another(seed, columns):
 
 def test_classes_without_a_row_in_a_block():
     points, centroid = np.random.default_rng(0).normal(size=(20, 2)), np.zeros((1, 2))
-    rule = RareClasses(1, 2, 1)
-    look = look_at(points, np.arange(20), np.zeros(20, dtype=int), centroid)
+    rule = RareClasses(centroid, 2, 1)
+    block = block_of(points, np.arange(20), np.zeros(20, dtype=int))
     (bins, keys, rows), *_ = [
-        one for one in rule.find(look, np.array([1.0, np.inf])) if len(one[0])
+        one for one in rule.entries(block, np.array([1.0, np.inf])) if len(one[0])
     ]
     distance = (points**2).sum(axis=1)
     assert set(rows) == set(np.flatnonzero(distance < 1.0))
@@ -267,25 +266,21 @@ def test_a_rare_row_far_from_the_origin_is_not_lost():
         points = (rng.normal(size=(200, 3)) * 0.1 + [223.0, 0.0, 0.0]).astype(np.float32)
         codes = np.zeros(200, dtype=int)
         codes[57] = 1
-        rule = RareClasses(1, 2, 1)
-        look = look_at(points, np.arange(200), codes, np.array([[223.0, 0.01, 0.02]]))
-        found = Shortlist([rule], rule.expected_limits(look, 200))
-        found.look(look)
-        assert [len(places) for places in found.bins_of(0)] == [1, 1]
+        rule = RareClasses(np.array([[223.0, 0.01, 0.02]]), 2, 1)
+        block = block_of(points, np.arange(200), codes)
+        found = Shortlist([rule], rule.expected_limits(block, 200))
+        found.add(block)
+        assert [len(places) for places in found.lists_of(0)] == [1, 1]
 
 
-def test_some_rows_stand_by():
-    points = np.random.default_rng(0).normal(size=(500, 2))
-    rule = Anyone(7)
-    found = shortlisted([rule], points, np.zeros(500, dtype=int), points[:1], [100, 320])
-    draws = row_numbers(np.arange(500), 5, "rows")
-    assert found.done().ids[found.bins_of(0)[0]].tolist() == np.argsort(draws)[:7].tolist()
-    limit = rule.expected_limits(look_at(points, np.arange(500), None, points[:1]), 500)
-    assert (draws < limit).sum() >= 7
+def test_rows_by_number():
+    points, ids = np.random.default_rng(0).normal(size=(500, 2)), np.array([320, 7, 99, 499])
+    found = shortlisted([NumberedRows(ids)], points, np.zeros(500, dtype=int), [100, 320])
+    assert found.done().ids[found.lists_of(0)[0]].tolist() == sorted(ids)
 
 
-def test_some_points_of_a_look():
+def test_some_points_of_a_block():
     points = np.random.default_rng(5).normal(size=(50, 2))
-    look = look_at(points, np.arange(50), None, points[:1])
+    block = block_of(points, np.arange(50), None)
     for rows in ([3, 5, 20], [5, 20], [20, 21], [], list(range(50)), [49]):
-        np.testing.assert_array_equal(look.some_points(np.array(rows, dtype=int)), points[rows])
+        np.testing.assert_array_equal(block.some_points(np.array(rows, dtype=int)), points[rows])

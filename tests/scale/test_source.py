@@ -15,7 +15,7 @@ from crumb.errors import InvalidInput
 from crumb.scale import source as sources
 from crumb.scale.engine import LocalEngine
 from crumb.scale.pool import read_whole
-from crumb.scale.rows import fetch_rows
+from crumb.scale.reader import fetch_rows
 from crumb.scale.source import count_rows, open_source
 
 

@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from scale_tables import mixed, write
 
-from crumb.scale import scoring, statistics
+from crumb.options import Options
+from crumb.scale import reader, statistics
 from crumb.scale import source as sources
 from crumb.scale.engine import LocalEngine
-from crumb.scale.pool import learn_pool, open_encoder, read_whole
+from crumb.scale.pool import FilePool, read_whole
 from crumb.scale.source import count_rows, open_source
-from crumb.scale.statistics import Gather, joined
+from crumb.scale.statistics import Gather, joined, open_encoder
 from crumb.table import statistics as table_statistics
 from crumb.table.encoder import TableEncoder
 from crumb.table.space import learn_space
@@ -65,8 +66,8 @@ def test_the_space_is_that_of_the_table_in_memory(tmp_path, rows, seed, files, c
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "BLOCK_ROWS", 32)
         source = count_rows(open_source(folder, "target"), LocalEngine(1))
-        pool = learn_pool(
-            source, LocalEngine(1), seed=0, classify=True, categorical_features=categorical
+        pool = FilePool.learn(
+            source, LocalEngine(1), Options.of(), classify=True, categorical_features=categorical
         )
     table, labels = read_whole(source)
     encoder = TableEncoder(categorical)
@@ -96,7 +97,7 @@ def test_rare_texts_are_forgotten_and_not_the_frequent_ones(monkeypatch):
 
 
 def test_plain_numbers_are_read_without_a_frame(tmp_path, monkeypatch):
-    """The same moments by both ways, whatever the type; a hole or an infinite value in one block changes nothing."""
+    """The same moments both ways, whatever the type; a hole or an infinite value changes nothing."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {
@@ -119,16 +120,16 @@ def test_plain_numbers_are_read_without_a_frame(tmp_path, monkeypatch):
         gather = Gather(open_encoder(source.view, None), True)
         wanted = np.arange(0)
         fast = [gather((shard, wanted)) for shard in source.shards]
-        pool = learn_pool(source, LocalEngine(1), seed=0, classify=True)
+        pool = FilePool.learn(source, LocalEngine(1), Options.of(), classify=True)
         with monkeypatch.context() as patch:
             patch.setattr(statistics, "plain_columns", lambda *args: None)
-            patch.setattr(scoring, "plain_columns", lambda *args: None)
+            patch.setattr(reader, "plain_columns", lambda *args: None)
             slow = [gather((shard, wanted)) for shard in source.shards]
-            other = learn_pool(source, LocalEngine(1), seed=0, classify=True)
+            other = FilePool.learn(source, LocalEngine(1), Options.of(), classify=True)
         fast, slow = (joined(parts).table.moments for parts in (fast, slow))
         for field in fields(fast):
             np.testing.assert_array_equal(getattr(fast, field.name), getattr(slow, field.name))
-        np.testing.assert_array_equal(pool.scouts.of_points, other.scouts.of_points)
+        np.testing.assert_array_equal(pool.sketch.points, other.sketch.points)
         finite = table["double"][np.isfinite(table["double"])]
         np.testing.assert_allclose(fast.mean[0], finite.mean(), rtol=1e-12)
         np.testing.assert_allclose(

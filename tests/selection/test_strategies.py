@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import brute_force
 import numpy as np
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crumb.errors import InvalidInput
-from crumb.herding.search import Search
+from crumb.options import Options
 from crumb.selection import (
     KNN,
     MICP,
@@ -24,6 +25,7 @@ from crumb.selection import (
 )
 from crumb.selection.base import REGISTRY
 from crumb.selection.clustering import cluster
+from crumb.selection.finder import TableFinder
 
 NAMES = ["centroid", "full", "knn", "micp", "mmd", "uniform", "voronoi"]
 
@@ -33,9 +35,13 @@ def problem(
 ) -> Problem:
     rng = np.random.default_rng(seed)
     pool, queries = rng.normal(size=(n_pool, 3)), rng.normal(size=(n_queries, 3)) + 0.5
-    return Problem(
-        pool, queries, n, k, other.pop("kernel", Search(("exact",), 1.5, 64, 1)), seed=seed, **other
-    )
+    options = Options.of(kernel="exact", random_state=seed, device="cpu", **other)
+    options = replace(options, n_clusters=k, context_size=n, bandwidth=1.5)
+    return Problem(TableFinder(pool, seed=seed), queries, options)
+
+
+def points(task: Problem) -> np.ndarray:
+    return task.finder.held.points
 
 
 def squared(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -76,9 +82,10 @@ def test_same_seed_same_answer(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["uniform", "micp", "voronoi"])
 def test_another_seed_another_draw(name: str) -> None:
-    pool = problem(5)
-    other = Problem(pool.pool, pool.queries, pool.n, pool.n_clusters, pool.kernel, seed=6)
-    a, b = (resolve_strategy(name).select(task) for task in (pool, other))
+    task = problem(5)
+    options = replace(task.options, seed=6)
+    other = Problem(TableFinder(points(task), seed=6), task.queries, options)
+    a, b = (resolve_strategy(name).select(one) for one in (task, other))
     assert [sorted(c) for c in a.contexts] != [sorted(c) for c in b.contexts]
 
 
@@ -87,7 +94,7 @@ def test_mmd_herds_each_cluster() -> None:
     selection = resolve_strategy("mmd").select(task)
     for k, context in enumerate(selection.contexts):
         members = task.queries[selection.labels == k]
-        assert context.tolist() == brute_force.greedy(task.pool, members, task.n, 1.5)
+        assert context.tolist() == brute_force.greedy(points(task), members, task.n, 1.5)
     assert selection.mmd2 is not None
     assert all(len(trace) == task.n for trace in selection.mmd2)
 
@@ -114,7 +121,7 @@ def test_uniform_draws_every_row_equally_often() -> None:
 def test_knn_gives_every_query_its_neighbours() -> None:
     task = problem(2)
     selection = KNN().select(task)
-    expected = np.argsort(squared(task.queries, task.pool), axis=1)[:, : task.n]
+    expected = np.argsort(squared(task.queries, points(task)), axis=1)[:, : task.n]
     assert selection.labels.tolist() == list(range(40))
     assert np.array_equal(np.stack(selection.contexts), expected)
 
@@ -122,14 +129,14 @@ def test_knn_gives_every_query_its_neighbours() -> None:
 def test_centroid_takes_the_rows_nearest_to_each_centroid() -> None:
     task = problem(3)
     selection = CentroidNN().select(task)
-    expected = np.argsort(squared(selection.centroids, task.pool), axis=1)[:, : task.n]
+    expected = np.argsort(squared(selection.centroids, points(task)), axis=1)[:, : task.n]
     assert np.array_equal(np.stack(selection.contexts), expected)
 
 
 def test_voronoi_draws_from_the_cell_and_tops_up_with_the_nearest() -> None:
     task = problem(4, n=60)
     selection = resolve_strategy("voronoi").select(task)
-    distance = squared(task.pool, selection.centroids)
+    distance = squared(points(task), selection.centroids)
     cells = distance.argmin(axis=1)
     topped_up = 0
     for k, context in enumerate(selection.contexts):
@@ -146,7 +153,7 @@ def test_voronoi_draws_from_the_cell_and_tops_up_with_the_nearest() -> None:
 def test_micp_clusters_the_pool_and_runs_only_prompters_with_queries() -> None:
     task = problem(6, n_pool=300, n_queries=3, n=30)
     selection = MICP(gamma=1.0).select(task)
-    pool_labels, centroids = cluster(task.pool, math.ceil(300 / 30), task.seed)
+    pool_labels, centroids = cluster(points(task), math.ceil(300 / 30), task.seed)
     routed = squared(task.queries, centroids).argmin(axis=1)
     used = np.unique(routed)
     assert len(selection.contexts) == len(used) <= 3
@@ -159,7 +166,7 @@ def test_micp_clusters_the_pool_and_runs_only_prompters_with_queries() -> None:
         else:
             near = [
                 row
-                for row in np.argsort(squared(task.pool, centroids)[:, prompter])
+                for row in np.argsort(squared(points(task), centroids)[:, prompter])
                 if row not in set(own)
             ]
             assert set(context) == set(own) | set(near[: 30 - len(own)])
@@ -198,7 +205,7 @@ def test_the_registry_has_the_seven_and_takes_more() -> None:
         def select(self, problem: Problem) -> Selection:
             return Selection(
                 np.zeros(len(problem.queries), dtype=int),
-                problem.pool[:1],
+                problem.finder.held.points[:1],
                 [np.arange(problem.n)],
                 ["budget"],
             )

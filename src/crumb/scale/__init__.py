@@ -1,1 +1,1 @@
-"""Past one machine: pools that stay in Parquet files, and work spread over processes or a Ray cluster."""
+"""Pools that stay in Parquet files, and work spread over processes or a Ray cluster."""

@@ -1,7 +1,8 @@
-"""Answers for queries in files, of any number: chunk by chunk, each in a file of its own until all are there.
+"""Answers for queries in files, chunk by chunk, each in a file of its own until all are there.
 
-The folder ``<out>.parts`` holds what is done: ``job.json`` says of what, ``plan.zip`` is the plan that chunks share.
-A run that was interrupted goes on where it stopped; the answers appear under their name only when they are complete.
+The folder ``<out>.parts`` holds what is done: ``job.json`` says for what, and ``plan.zip`` is the
+plan that chunks share. An interrupted run continues where it stopped. The answers appear under
+their name only when they are complete.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from crumb.progress import progress_bar
 from crumb.rng import generator
 from crumb.scale.engine import LocalEngine
 from crumb.scale.frames import to_frame, with_categories
-from crumb.scale.rows import fetch_rows
+from crumb.scale.reader import fetch_rows
 from crumb.scale.source import Source, count_rows, open_source
 
 CHUNK_ROWS = 100_000
@@ -47,9 +48,8 @@ def sample_rows(source: Source, most: int, seed: int) -> pd.DataFrame:
     """Queries that stand for all of them."""
     if source.rows <= most:
         return read_rows(source, np.arange(source.rows))
-    return read_rows(
-        source, np.sort(generator(seed, "queries").choice(source.rows, most, replace=False))
-    )
+    drawn = generator(seed, "queries").choice(source.rows, most, replace=False)
+    return read_rows(source, np.sort(drawn))
 
 
 def answer_files(
@@ -65,54 +65,47 @@ def answer_files(
     seed: int = 0,
     verbose: int = 0,
 ) -> Plan:
-    """Write the answers to all queries to the Parquet file ``out``, a row group a chunk; the last plan is returned.
+    """Write the answers to the Parquet file ``out``, a row group a chunk. Returns the last plan.
 
-    ``make_plan`` plans for some queries: for a sample of all, or with ``replan`` for each chunk; it is not called where
-    a ``plan`` is given. ``about`` is whatever decides the answers: what was begun with another one is not gone on with.
+    ``make_plan`` plans for some queries: for a sample of all, or with ``replan`` for each chunk.
+    It is not called where a ``plan`` is given. ``about`` is all that decides the answers: parts
+    that were made with another one are refused.
     """
     out = Path(out)
-    parts = out.with_name(out.name + ".parts")
+    folder = out.with_name(out.name + ".parts")
     starts = range(0, source.rows, chunk_rows)
+    parts = [folder / f"{number:06d}.parquet" for number in range(len(starts))]
     files = sorted({shard.path for shard in source.shards})
-    _begin(
-        parts,
-        {**about, "rows": source.rows, "chunk_rows": chunk_rows, "replan": replan, "files": files},
-    )
+    job = {"rows": source.rows, "chunk_rows": chunk_rows, "replan": replan, "files": files}
+    _begin(folder, {**about, **job})
     if plan is None and not replan:
-        plan = _shared_plan(
-            parts / "plan.zip", lambda: make_plan(sample_rows(source, PLANNED_ROWS, seed))
-        )
+        if not (folder / "plan.zip").exists():
+            make_plan(sample_rows(source, PLANNED_ROWS, seed)).save(folder / "plan.zip")
+        plan = Plan.load(folder / "plan.zip")
     with progress_bar(len(starts), "chunks", verbose) as advance:
-        for number, start in enumerate(starts):
-            part = parts / f"{number:06d}.parquet"
+        for part, start in zip(parts, starts, strict=True):
             if not part.exists():
                 rows = read_rows(source, np.arange(start, min(start + chunk_rows, source.rows)))
                 plan = make_plan(rows) if replan else plan
                 assert plan is not None
                 _write(part, answer(rows, plan))
             advance(1)
-    _assemble(out, [parts / f"{number:06d}.parquet" for number in range(len(starts))])
-    shutil.rmtree(parts)
+    _assemble(out, parts)
+    shutil.rmtree(folder)
     return plan if plan is not None else make_plan(sample_rows(source, PLANNED_ROWS, seed))
 
 
-def _begin(parts: Path, job: dict[str, Any]) -> None:
-    """Make the folder, or see that what lies in it belongs to the same answers."""
+def _begin(folder: Path, job: dict[str, Any]) -> None:
+    """Make the folder, or check that its parts belong to the same answers."""
     text = json.dumps(job, indent=1, sort_keys=True, default=str)
-    described = parts / "job.json"
+    described = folder / "job.json"
     if not described.exists():
         with atomic_write(described) as file:
             file.write(text.encode())
     elif described.read_text() != text:
         raise InvalidInput(
-            f"{parts} holds parts of other answers: remove it, or write to another file."
+            f"{folder} holds parts of other answers: remove it, or write to another file."
         )
-
-
-def _shared_plan(path: Path, make: Callable[[], Plan]) -> Plan:
-    if not path.exists():
-        make().save(path)
-    return Plan.load(path)
 
 
 def _write(path: Path, answers: pd.DataFrame) -> None:

@@ -1,9 +1,9 @@
-"""How close rows are to clusters of queries: (K, b) numbers for a block of b rows, the lower the closer.
+"""How close rows are to clusters of queries: (K, b) for a block of b rows, the lower the closer.
 
-Two measures: the squared distance to the centroid, and the cross-term by random Fourier features (with a minus sign).
-Plain numpy, in the precision of the rows: workers need not load torch.
+Two measures: the squared distance to the centroid, and the cross-term by random Fourier features
+with a minus sign. Plain numpy, in the precision of the rows: workers need not load torch.
 
-Shapes: K clusters (those that are asked for), b rows, d columns, D random features.
+Shapes: K clusters, b rows of a block, d columns, D random features.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EPS32 = np.finfo(np.float32).eps
 class Closeness(ABC):
     """Made once on the driver, used by every worker."""
 
-    shares = False  # whether what is worked out for a row serves all clusters, and costs most
+    shares = False  # whether most of the work on a row serves all clusters
 
     @abstractmethod
     def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
@@ -29,16 +29,21 @@ class Closeness(ABC):
 
     @abstractmethod
     def rounding(self, points: np.ndarray) -> np.ndarray:
-        """(b,) how far two computations of the same closeness may lie apart: products round differently for few rows
-        and for many."""
+        """(b,) how far two computations of the same closeness may differ.
+
+        Products round differently for few rows and for many.
+        """
 
     @abstractmethod
     def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-        """(b,) closeness of each row to a cluster of its own, in float64, with the same digits whatever comes along."""
+        """(b,) closeness of each row to a cluster of its own, in float64.
+
+        Each row has the same digits whatever other rows are there.
+        """
 
     @abstractmethod
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
-        """How close the queries of each cluster are to their own: where the rows should be that stand for them."""
+        """How close the queries of each cluster are to it: where their candidates should be."""
 
 
 class Distance(Closeness):
@@ -46,16 +51,23 @@ class Distance(Closeness):
 
     def __init__(self, centroids: np.ndarray):
         self.centroids = np.ascontiguousarray(centroids, dtype=np.float64)
-        self.size = _largest(self.centroids)
+        self.size = float(_squares(self.centroids).max())
 
     def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         return squared_distances(self.centroids[clusters].astype(points.dtype), points)
 
     def rounding(self, points: np.ndarray) -> np.ndarray:
-        return _rounding(points, self.size)
+        kind = points.dtype.type
+        relative = kind(4.0 * points.shape[1] * np.finfo(points.dtype).eps)
+        return relative * (_squares(points) + kind(self.size))
 
     def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-        return _by_column(points, self.centroids[clusters])
+        centroids, total = self.centroids[clusters], np.zeros(len(points))
+        for j in range(points.shape[1]):  # by column: no digit depends on the shapes
+            gap = points[:, j].astype(np.float64) - centroids[:, j]
+            gap *= gap
+            total += gap
+        return total
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
         # Queries lie closer to their own mean than other rows of the same kind do.
@@ -66,7 +78,7 @@ class Distance(Closeness):
 
 
 class RffCross(Closeness):
-    """−⟨z(x), mean z of the cluster⟩: one product with Ω and one with the K means, whatever T is."""
+    """−⟨z(x), mean z of the cluster⟩: a product with Ω and one with the K means, whatever T is."""
 
     shares = True
 
@@ -74,10 +86,10 @@ class RffCross(Closeness):
         self.omega, self.phase = omega.astype(np.float32), phase.astype(np.float32)
         # The factor √(2/D) of both sides is put into the means: a row's features then need none.
         scale = np.float32(-2.0 / len(phase))
-        self.target = np.stack(
-            [self._features(some).mean(axis=1) * scale for some in members]
-        )  # (K, D)
-        # What a closeness changes by, at most, when every feature changes by 1, and when its row does.
+        means = [self._features(some).mean(axis=1) * scale for some in members]
+        self.target = np.stack(means)  # (K, D)
+        # How much a closeness changes at most when every feature changes by 1, and when its row
+        # does.
         self.weight = np.abs(self.target).sum(axis=1).max()
         self.slope = (np.abs(self.target) @ np.linalg.norm(self.omega, axis=0)).max()
 
@@ -92,56 +104,33 @@ class RffCross(Closeness):
         closeness = np.empty((len(target), len(points)), dtype=np.float32)
         step = max(64, FEATURE_CELLS // len(self.phase))
         for start in range(0, len(points), step):  # a tile of features stays in the cache
-            closeness[:, start : start + step] = target @ self._features(
-                points[start : start + step]
-            )
+            some = slice(start, start + step)
+            closeness[:, some] = target @ self._features(points[some])
         return closeness
 
     def rounding(self, points: np.ndarray) -> np.ndarray:
-        """Sums of d and of D terms, and a cosine; a sum of m numbers is off by m/2 times the precision at most."""
+        # Sums of d and of D terms, and a cosine. A sum of m numbers is off by m/2 times the
+        # precision at most.
         rows, features = self.omega.shape
-        sizes = np.sqrt(np.einsum("ij,ij->i", points, points))
+        sizes = np.sqrt(_squares(points))
         return EPS32 * ((rows / 2 + 2) * self.slope * sizes + (features / 2 + 4) * self.weight)
 
     def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
         angles = np.zeros((len(points), len(self.phase))) + self.phase
         for column, weights in zip(points.T.astype(np.float64), self.omega, strict=True):
             angles += column[:, None] * weights
-        return _one_by_one(np.cos(angles) * self.target[clusters])
+        terms = np.cos(angles) * self.target[clusters]
+        return terms.cumsum(axis=1)[:, -1]  # ``sum`` takes another order for another shape
 
     def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
-        return [
-            _without_itself(self(some, np.array([k]))[0], len(some))
-            for k, some in enumerate(members)
-        ]
+        found = []
+        for k, some in enumerate(members):
+            close, count = self(some, np.array([k]))[0], len(some)
+            # To the other queries: κ(q, q) = 1 says nothing about other rows.
+            found.append((close * count + 1.0) / (count - 1) if count > 1 else close)
+        return found
 
 
-def _by_column(points: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Squared distances in float64 along the last axis, column after column: no digit depends on the shapes."""
-    total = np.zeros(np.broadcast_shapes(points.shape, others.shape)[:-1])
-    for j in range(points.shape[-1]):
-        gap = points[..., j].astype(np.float64) - others[..., j]
-        gap *= gap
-        total += gap
-    return total
-
-
-def _one_by_one(values: np.ndarray) -> np.ndarray:
-    """Sums of rows, one number after the other: ``sum`` would take another order for another shape."""
-    return values.cumsum(axis=1)[:, -1]
-
-
-def _largest(some: np.ndarray) -> float:
-    """‖x‖² of the row farthest from the origin."""
-    return float(np.einsum("ij,ij->i", some, some).max())
-
-
-def _rounding(points: np.ndarray, size: float) -> np.ndarray:
-    """(b,) of squared distances, by a product in the precision of the points, to others of at most this ‖x‖²."""
-    sizes = np.einsum("ij,ij->i", points, points) + points.dtype.type(size)
-    return points.dtype.type(4.0 * points.shape[1] * np.finfo(points.dtype).eps) * sizes
-
-
-def _without_itself(values: np.ndarray, count: int) -> np.ndarray:
-    """Mean closeness to the *other* queries: κ(q, q) = 1 says nothing about other rows."""
-    return (values * count + 1.0) / (count - 1) if count > 1 else values
+def _squares(points: np.ndarray) -> np.ndarray:
+    """‖x‖² of each row."""
+    return np.einsum("ij,ij->i", points, points)

@@ -1,8 +1,8 @@
-"""Who does the work: one small interface, and its implementation with processes. ``ray_engine.py`` has the other.
+"""Where the work runs: one small interface, and its implementation with processes.
 
-An engine maps a function over tasks, hands the results back in order, keeps few tasks in flight, survives the death of
-a worker, and leaves nothing running behind. Tasks are taken from their iterator only when they are started, so a late
-task may know what the early ones found.
+An engine maps a function over tasks. Results come in order, few tasks are in flight, a dead worker
+is replaced, and nothing is left running. Tasks are taken from their iterator when they start, so a
+late task may know what early ones found. ``ray_engine.py`` does the same on a cluster.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
     from crumb.pfn.base import Backend
 
 Result = TypeVar("Result")
-DEATHS = 2  # workers that may die over the same tasks before we give up at the next
+DEATHS = 2  # times that workers may die at the same tasks
 IDLE_SECONDS = 30
+Waiting = deque[tuple[Any, Any]]  # tasks, and their results to come
 _executors: dict[int, Any] = {}  # by the number of processes
 
 
 class WorkerDied(CrumbError, RuntimeError):
-    """Workers died over and over; what was done so far is not lost where the work can be resumed."""
+    """Workers died again and again."""
 
 
 class Engine(ABC):
@@ -60,62 +61,61 @@ class LocalEngine(Engine):
         if jobs <= 1:
             yield from map(function, tasks)
             return
-        yield from self._in_processes(function, iter(tasks), jobs)
-
-    def _in_processes(
-        self, function: Callable[[Any], Result], tasks: Iterator[Any], jobs: int
-    ) -> Iterator[Result]:
-        from joblib.externals.loky.process_executor import BrokenProcessPool
-
-        waiting: deque[tuple[Any, Any]] = deque()  # tasks and their results to come
-        started: Iterator[Any] = iter(())  # tasks to be started again
-        deaths = 0
+        waiting: Waiting = deque()
         try:
-            while True:
-                try:
-                    for task in islice(chain(started, tasks), self.in_flight * jobs - len(waiting)):
-                        waiting.append((task, None))
-                        waiting[-1] = (task, _processes(jobs).submit(function, task))
-                    if not waiting:
-                        return
-                    result = waiting[0][1].result()
-                except BrokenProcessPool as error:
-                    _executors.pop(jobs, None)
-                    deaths += 1
-                    if deaths > DEATHS:
-                        raise WorkerDied(
-                            f"Worker processes were killed {deaths} times at {describe(waiting[0])}, perhaps for want "
-                            f"of memory: use fewer of them (n_jobs=1)."
-                        ) from error
-                    started = chain([task for task, _ in waiting], started)
-                    waiting.clear()
-                    continue
-                waiting.popleft()
-                deaths = 0
-                yield result
+            yield from self._in_processes(function, iter(tasks), jobs, waiting)
         except Exception:
             for _, future in waiting:
                 future.cancel()
             raise
-        except BaseException:  # Ctrl-C, or nobody listens any more
+        except BaseException:  # Ctrl-C, or the results are no longer wanted
             if waiting and jobs in _executors:
                 _executors.pop(jobs).shutdown(wait=False, kill_workers=True)
             raise
 
+    def _in_processes(
+        self, function: Callable[[Any], Result], tasks: Iterator[Any], jobs: int, waiting: Waiting
+    ) -> Iterator[Result]:
+        from joblib.externals.loky.process_executor import BrokenProcessPool
+
+        again: Iterator[Any] = iter(())  # tasks to be started again
+        deaths = 0
+        while True:
+            try:
+                for task in islice(chain(again, tasks), self.in_flight * jobs - len(waiting)):
+                    waiting.append((task, None))
+                    waiting[-1] = (task, _processes(jobs).submit(function, task))
+                if not waiting:
+                    return
+                result = waiting[0][1].result()
+            except BrokenProcessPool as error:
+                _executors.pop(jobs, None)
+                deaths += 1
+                if deaths > DEATHS:
+                    raise WorkerDied(
+                        f"Worker processes were killed {deaths} times at {describe(waiting[0])}, "
+                        "perhaps for want of memory: use fewer of them (n_jobs=1)."
+                    ) from error
+                again = chain([task for task, _ in waiting], again)
+                waiting.clear()
+                continue
+            waiting.popleft()
+            deaths = 0
+            yield result
+
 
 def _processes(jobs: int) -> Any:
-    """Processes that stay for the next pass, and end when nothing comes for a while.
+    """Processes that stay for the next pass, and end when no task comes for a while.
 
-    Of loky, which joblib brings: unlike the standard library's they do not run the user's script again. Not those that
-    joblib shares: scikit-learn back-ends use these at the same time.
+    They are loky's, which joblib brings: unlike the standard library's they do not run the user's
+    script again. Not those that joblib shares: scikit-learn back-ends use these at the same time.
     """
     from joblib.externals.loky.backend import get_context
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
     if jobs not in _executors:
-        _executors[jobs] = ProcessPoolExecutor(
-            jobs, context=get_context("loky"), timeout=IDLE_SECONDS
-        )
+        context = get_context("loky")
+        _executors[jobs] = ProcessPoolExecutor(jobs, context=context, timeout=IDLE_SECONDS)
     return _executors[jobs]
 
 

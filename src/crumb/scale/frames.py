@@ -1,12 +1,11 @@
-"""Arrow blocks → pandas frames that ``TableEncoder`` takes, with column kinds that the types alone decide.
+"""Arrow blocks → pandas frames that ``TableEncoder`` takes.
 
-In memory the kind of a column follows from its values; a file's types say the same without looking at them all.
+In memory the kind of a column follows from its values. In files the types alone decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -34,7 +33,7 @@ def to_frame(block: pa.Table, columns: Sequence[str]) -> pd.DataFrame:
 
 
 def plain_columns(block: pa.Table, columns: Sequence[str]) -> list[np.ndarray] | None:
-    """The columns as they lie in memory, where all are plain numbers without holes; None otherwise."""
+    """The columns as they lie in memory; None unless all are plain numbers without holes."""
     found = [block[name] for name in columns]
     if any(column.null_count or not _is_plain(column.type) for column in found):
         return None
@@ -58,25 +57,12 @@ def _kind(name: str, kind: pa.DataType) -> str:
     types = pa.types
     if types.is_null(kind):
         return "empty"
-    if (
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_string_view(kind)
-        or types.is_time(kind)
-    ):
+    texts = types.is_string, types.is_large_string, types.is_string_view, types.is_time
+    if any(matches(kind) for matches in texts):
         return "text"
-    numbers: Any = (
-        types.is_integer,
-        types.is_floating,
-        types.is_boolean,
-        types.is_decimal,
-        types.is_date,
-    )
-    if (
-        types.is_timestamp(kind)
-        or types.is_duration(kind)
-        or any(matches(kind) for matches in numbers)
-    ):
+    numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal
+    times = types.is_date, types.is_timestamp, types.is_duration
+    if any(matches(kind) for matches in (*numbers, *times)):
         return "number"
     raise InvalidInput(
         f"The column {name!r} is of type {kind}, which is no feature: leave it out with columns=."

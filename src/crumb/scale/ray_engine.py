@@ -1,7 +1,7 @@
-"""The same work on a Ray cluster: shards are tasks, passes run on actors that load the network once.
+"""The same work on a Ray cluster: shards are tasks, passes run on actors with the network loaded.
 
-Ray decides where things run and runs again what a dead worker or node took with it. What is ours: few tasks in flight,
-results in order, an error that says which shard, and nothing left running.
+Ray decides where things run, and runs again what was lost with a worker or a node. We keep few
+tasks in flight and results in order, name the shard in an error, and leave nothing running.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -20,7 +21,7 @@ from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
 from crumb.scale.engine import Engine, Result, WorkerDied, describe
 
 OBJECT_STORE_BYTES = 1_000_000_000  # of a cluster that we start ourselves
-PATIENCE = 5.0  # seconds in which tasks that nobody waits for any more may end by themselves
+PATIENCE = 5.0  # seconds in which tasks whose results are not wanted may end by themselves
 TOGETHER = 8  # contexts that a GPU gets at once: there they share passes
 Waiting = deque[tuple[str, Any]]  # what is under way, and the reference to its result
 
@@ -31,19 +32,19 @@ class RayEngine(Engine):
     Parameters
     ----------
     address : str or None, default=None
-        Of a running cluster: ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``. None: one that this process is
-        attached to already, the one named by ``RAY_ADDRESS``, or a new one on this machine.
+        Of a running cluster: ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``. None: the one
+        that this process is attached to, that of ``RAY_ADDRESS``, or a new one on this machine.
     in_flight : int or None, default=None
-        Shards, and contexts for each actor, that are under way at most. None: two for each core of the cluster, and two
-        contexts for each actor.
+        Shards, and contexts for each actor, that are under way at most. None: two shards for each
+        core of the cluster, and two contexts for each actor.
     cpus : float, default=1
         Cores of a task that scores a shard.
     actor_cpus : float, default=2
-        Cores of an actor without a GPU. The cluster's cores divided by it are the number of actors.
+        Cores of an actor without a GPU. The cluster has as many actors as its cores allow.
     actor_gpus : float, default=1
         GPUs of an actor where the cluster has any; 0 leaves them alone.
     retries : int, default=3
-        How often Ray runs again what a dead worker, actor or node took with it.
+        How often Ray runs again what was lost with a worker, an actor or a node.
     options : dict or None, default=None
         Further arguments of ``ray.init``.
     """
@@ -61,13 +62,8 @@ class RayEngine(Engine):
         options: dict[str, Any] | None = None,
     ):
         ray_package()
-        self.address, self.in_flight, self.cpus = address, in_flight, cpus
-        self.actor_cpus, self.actor_gpus, self.retries, self.options = (
-            actor_cpus,
-            actor_gpus,
-            retries,
-            options,
-        )
+        self.address, self.in_flight, self.cpus, self.options = address, in_flight, cpus, options
+        self.actor_cpus, self.actor_gpus, self.retries = actor_cpus, actor_gpus, retries
 
     def start(self) -> Any:
         """Ray, attached to a cluster."""
@@ -75,9 +71,7 @@ class RayEngine(Engine):
         if not ray.is_initialized():
             options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
             address = self.address or os.environ.get("RAY_ADDRESS")
-            if (
-                address is None
-            ):  # without an address Ray would join whatever cluster it finds on this machine
+            if address is None:  # Ray would join any cluster that it finds on this machine
                 options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
             ray.init(address=address or "local", **{**options, **(self.options or {})})
         return ray
@@ -86,9 +80,8 @@ class RayEngine(Engine):
         self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int
     ) -> Iterator[Result]:
         ray = self.start()
-        call = ray.remote(
-            num_cpus=self.cpus, max_retries=self.retries, scheduling_strategy="SPREAD"
-        )(_call)
+        about = {"num_cpus": self.cpus, "max_retries": self.retries}
+        call = ray.remote(scheduling_strategy="SPREAD", **about)(_call)
         shared = ray.put(function)
         most = self.in_flight or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
         started = ((f"scoring {describe(task)}", call.remote(shared, task)) for task in tasks)
@@ -103,8 +96,10 @@ class RayEngine(Engine):
 
 
 class OnActors(Backend):
-    """A back-end whose passes run elsewhere. Actors start with the first pass, and a context that comes again goes to
-    the actor that has kept it."""
+    """A back-end whose passes run elsewhere.
+
+    Actors start with the first pass. A context that comes again goes to the actor that keeps it.
+    """
 
     def __init__(self, inner: Backend, engine: RayEngine):
         self.inner, self.engine = inner, engine
@@ -136,14 +131,13 @@ class OnActors(Backend):
         ray = self.engine.start()
         gpus = self._start(ray)
         actors = self._actors
+
+        def start(number: int, group: list[ContextTask]) -> tuple[str, Any]:
+            actor = actors[_turn(group[0], number) % len(actors)]
+            return f"pass {number}", actor.run.remote(group, output)
+
         groups = _grouped(tasks, TOGETHER if gpus else 1)
-        started = (
-            (
-                f"pass {number}",
-                actors[_turn(group[0], number) % len(actors)].run.remote(group, output),
-            )
-            for number, group in enumerate(groups)
-        )
+        started = (start(number, group) for number, group in enumerate(groups))
         most = (self.engine.in_flight or 2) * len(actors)
         waiting: Waiting = deque()
         try:
@@ -165,22 +159,18 @@ class OnActors(Backend):
         gpus = bool(self.engine.actor_gpus and there.get("GPU", 0))
         if not self._actors:
             cores = min(self.engine.actor_cpus, there.get("CPU", 1))
-            # Actors stay between passes. They reserve no cores: the shards of the next plan would wait for these for
-            # ever, and so would an actor whose node is gone.
+            # Actors stay between passes. They reserve no cores: the shards of the next plan would
+            # wait for these for ever, and so would an actor whose node is gone.
             each = {"num_cpus": 0, **({"num_gpus": self.engine.actor_gpus} if gpus else {})}
             count = there["GPU"] // self.engine.actor_gpus if gpus else there.get("CPU", 1) // cores
-            retries = self.engine.retries
-            runner = ray.remote(
-                max_restarts=retries, max_task_retries=retries, scheduling_strategy="SPREAD", **each
-            )(_Runner)
+            each |= {"max_restarts": self.engine.retries, "max_task_retries": self.engine.retries}
+            runner = ray.remote(scheduling_strategy="SPREAD", **each)(_Runner)
             inner = self._portable("cuda" if gpus else "cpu", max(1, int(cores)))
             self._actors = [runner.remote(inner) for _ in range(max(1, int(count)))]
         return gpus
 
     def _portable(self, device: str, cores: int) -> Backend:
         """The back-end as an actor uses it: on its device, with its cores."""
-        from copy import copy
-
         inner = copy(self.inner)
         inner.settings = replace(inner.settings, device=device, n_jobs=cores)
         return inner
@@ -204,7 +194,7 @@ def _call(function: Callable[[Any], Any], task: Any) -> Any:
 def _in_order(
     ray: Any, started: Iterator[tuple[str, Any]], most: int, waiting: Waiting
 ) -> Iterator[Any]:
-    """Results in the order of their tasks, at most so many under way; ``waiting`` holds those."""
+    """Results in the order of their tasks, at most ``most`` of which are ``waiting``."""
     while True:
         waiting.extend(islice(started, most - len(waiting)))
         if not waiting:
@@ -215,8 +205,11 @@ def _in_order(
 
 
 def _end(ray: Any, references: list[Any]) -> None:
-    """Leave no task behind. Shards take a second or so: a task that is cancelled as it ends can bring down the whole
-    process (a race in Ray), so they are given the time, and only what still runs then is cancelled."""
+    """Leave no task behind.
+
+    A task that is cancelled as it ends can bring down the whole process (a race in Ray). Shards
+    take about a second, so they are given the time. What still runs then is cancelled.
+    """
     left = references
     try:
         if references:
@@ -231,14 +224,12 @@ def _end(ray: Any, references: list[Any]) -> None:
 def _get(ray: Any, reference: Any, what: str) -> Any:
     try:
         return ray.get(reference)
-    except (
-        ray.exceptions.RayTaskError
-    ) as error:  # the function itself failed: as if it had failed here
+    except ray.exceptions.RayTaskError as error:  # the function itself failed
         raise error.cause from None
     except ray.exceptions.RayError as error:
         raise WorkerDied(
-            f"Ray gave up {what} after several attempts ({type(error).__name__}): workers may lack memory; what is "
-            f"done can be resumed."
+            f"Ray gave up {what} after several attempts ({type(error).__name__}): workers may lack "
+            "memory; what is done can be resumed."
         ) from error
 
 

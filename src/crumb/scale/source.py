@@ -1,7 +1,8 @@
-"""A table in files: a path, a glob or a pyarrow dataset → pieces (shards) that can be read one by one.
+"""A table in files: a path, a glob or a pyarrow dataset, cut into shards that are read one by one.
 
-Files may differ in the order of their columns, in number types and in dictionaries; folders named ``key=value`` are
-columns. Every file's footer is read first, so a file that is corrupt or half-written is named before any work begins.
+Files may differ in the order of their columns, in number types and in dictionaries. Folders named
+``key=value`` are columns. Every footer is read first, so a corrupt or half-written file is named
+before any work begins.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
@@ -61,16 +63,28 @@ class Shard:
             waiting: list[pa.RecordBatch] = []
             for batch in self._scanner(list(columns), only).to_batches():
                 waiting.append(batch)
-                if (
-                    sum(map(len, waiting)) > self.view.block_rows // 2
-                ):  # a block of one batch need not be copied
+                # A block of one batch need not be copied.
+                if sum(map(len, waiting)) > self.view.block_rows // 2:
                     yield pa.Table.from_batches(waiting)
                     waiting = []
             if any(map(len, waiting)):
                 yield pa.Table.from_batches(waiting)
 
+    def numbered_blocks(self, with_target: bool) -> Iterator[tuple[int, pa.Table]]:
+        """The same, each with the number of its first row; all row groups."""
+        first = self.first
+        for block in self.blocks(self.view.with_target() if with_target else self.view.features):
+            yield first, block
+            first += len(block)
+        if first != self.first + self.rows:
+            raise InvalidInput(f"{self.path} has changed since it was opened: fit again.")
+
+    def among(self, ids: np.ndarray) -> np.ndarray:
+        """Those of some row numbers that are in this shard."""
+        return ids[(ids >= self.first) & (ids < self.first + self.rows)]
+
     def count(self) -> int:
-        """Its rows; those that a filter leaves have to be looked for."""
+        """Its rows; those that a filter leaves have to be read for that."""
         if self.view.where is None and self.sizes:
             return sum(rows for _, rows in self.sizes)
         with named(self.path):
@@ -122,24 +136,17 @@ def open_source(
     if not isinstance(dataset, (ds.FileSystemDataset, ds.UnionDataset)):
         raise InvalidInput("This dataset is in memory, not in files: pass the table itself.")
     schema, dictionaries = _unified(dataset, list(dataset.get_fragments()))
-    view = View(
-        schema,
-        _features(schema, target, columns),
-        target,
-        expression(where),
-        frozenset(dictionaries),
-        BLOCK_ROWS,
-    )
+    features, condition = _features(schema, target, columns), expression(where)
+    view = View(schema, features, target, condition, frozenset(dictionaries), BLOCK_ROWS)
     if view.where is not None:
         _check_condition(view)
-    fragments = dataset.get_fragments(
-        filter=view.where
-    )  # folders that the filter rules out are not opened
+    # Folders that the filter rules out are not opened.
+    fragments = dataset.get_fragments(filter=view.where)
     return Source(view, tuple(shard for fragment in fragments for shard in _shards(view, fragment)))
 
 
 def count_rows(source: Source, engine: Engine) -> Source:
-    """The source with row numbers: from the footers, or by a look at the columns of the filter."""
+    """The source with row numbers: from the footers, or from the columns of the filter."""
     if source.view.where is None:
         counts = [shard.count() for shard in source.shards]
     else:
@@ -158,7 +165,8 @@ def expression(where: Any) -> pc.Expression | None:
         return pq.filters_to_expression(where)
     except (TypeError, ValueError) as error:
         raise InvalidInput(
-            f"where must be a pyarrow expression or tuples such as [('year', '>=', 2020)], got {where!r}."
+            "where must be a pyarrow expression or tuples such as [('year', '>=', 2020)], "
+            f"got {where!r}."
         ) from error
 
 
@@ -174,7 +182,8 @@ def named(path: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise InvalidInput(
-            f"{path} cannot be read: it is damaged, half-written or of another kind ({reason}); replace or remove it."
+            f"{path} cannot be read: it is damaged, half-written or of another kind ({reason}); "
+            "replace or remove it."
         ) from error
 
 
@@ -192,11 +201,8 @@ def list_files(path: str) -> list[str]:
     if os.path.isfile(path):
         return [path]
     if os.path.isdir(path):
-        found = [
-            str(file)
-            for file in Path(path).rglob("*")
-            if file.suffix in SUFFIXES and not _hidden(file, path)
-        ]
+        files = (file for file in Path(path).rglob("*") if file.suffix in SUFFIXES)
+        found = [str(file) for file in files if not _hidden(file, path)]
     elif has_magic(path):
         found = [file for file in glob(path, recursive=True) if os.path.isfile(file)]
     else:
@@ -212,7 +218,7 @@ def _hidden(file: Path, folder: str) -> bool:
 
 
 def _unified(dataset: ds.Dataset, fragments: Sequence[ds.Fragment]) -> tuple[pa.Schema, set[str]]:
-    """One schema for all files: numbers as the widest of their types, dictionaries as their values."""
+    """One schema for all files: the widest number types, dictionaries as their values."""
     schemas = [dataset.schema]
     for fragment in fragments:
         with named(getattr(fragment, "path", "the dataset")):
@@ -236,15 +242,10 @@ def _joined(schema: pa.Schema, more: pa.Schema, path: str) -> pa.Schema:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    return pa.schema(
-        [
-            pa.field(
-                field.name,
-                field.type.value_type if pa.types.is_dictionary(field.type) else field.type,
-            )
-            for field in schema
-        ]
-    )
+    def kind(of: pa.DataType) -> pa.DataType:
+        return of.value_type if pa.types.is_dictionary(of) else of
+
+    return pa.schema([pa.field(field.name, kind(field.type)) for field in schema])
 
 
 def _features(
@@ -262,9 +263,8 @@ def _features(
         raise InvalidInput(
             f"columns names what the files do not have: {', '.join(map(repr, unknown))}."
         )
-    features = tuple(
-        name for name in (schema.names if columns is None else columns) if name != target
-    )
+    chosen = schema.names if columns is None else columns
+    features = tuple(name for name in chosen if name != target)
     if not features:
         raise InvalidInput("The files have no column besides the target.")
     return features
@@ -297,6 +297,5 @@ def _shards(view: View, fragment: ds.Fragment) -> Iterator[Shard]:
 def _shard(
     view: View, path: str, fragment: ds.ParquetFileFragment, groups: list[tuple[int, int]]
 ) -> Shard:
-    return Shard(
-        view, path, fragment.subset(row_group_ids=[number for number, _ in groups]), tuple(groups)
-    )
+    part = fragment.subset(row_group_ids=[number for number, _ in groups])
+    return Shard(view, path, part, tuple(groups))

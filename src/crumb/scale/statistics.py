@@ -1,14 +1,15 @@
-"""What one pass over a table learns for the selection space: moments, category counts, labels, some rows.
+"""What one pass over a table learns: moments, category counts, labels, and some rows.
 
-Every shard makes its own ``Statistics``; ``merge`` joins two of them. Joined in the order of the shards, the result
-does not depend on who worked on which.
+Every shard makes its own ``Statistics``; ``merge`` joins two of them. They are joined in the order
+of the shards, so the result does not depend on which worker had which shard.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,10 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from crumb.errors import InvalidInput
-from crumb.scale.frames import plain_columns, to_frame, to_labels
-from crumb.scale.source import Shard
+from crumb.progress import progress_bar
+from crumb.scale.engine import Engine
+from crumb.scale.frames import kinds_of, plain_columns, to_frame, to_labels
+from crumb.scale.source import Shard, Source, View
 from crumb.table.encoder import TableEncoder
 from crumb.table.statistics import Moments, TableStatistics
 
@@ -32,23 +35,33 @@ class Statistics:
     labels: Counter[Any] = field(default_factory=Counter)  # classification: rows of each class
     unlabelled: int = 0
     infinite: int = 0  # labels that are no finite number
-    sample: list[tuple[str, pa.Table]] = field(default_factory=list)  # rows that were asked for
+    sample: list[pa.Table] = field(default_factory=list)  # rows that were asked for
 
     def check_labels(self) -> None:
         if self.unlabelled:
             raise InvalidInput(
-                f"Input y contains NaN: {self.unlabelled} of {self.table.rows} labels are missing; leave these rows out with "
-                f"where=~pyarrow.compute.field(name).is_null()."
+                f"Input y contains NaN: {self.unlabelled} of {self.table.rows} labels are missing; "
+                "leave these rows out with where=~pyarrow.compute.field(name).is_null()."
             )
         if self.infinite:
             raise InvalidInput(
-                f"Input y contains infinity or a value too large for dtype('float64') in {self.infinite} rows: leave "
-                f"them out with where=."
+                "Input y contains infinity or a value too large for dtype('float64') in "
+                f"{self.infinite} rows: leave them out with where=."
             )
 
     def distinct_labels(self) -> np.ndarray:
         """One label of each class, as a data frame would hold them."""
         return pd.Series(list(self.labels), dtype=object).infer_objects().to_numpy()
+
+    def closed(self, encoder: TableEncoder) -> TableEncoder:
+        """What ``TableEncoder.fit_transform`` would have learned from the whole table."""
+        kinds = [
+            "empty" if not present and kind != "category" else kind
+            for kind, present in zip(encoder.kinds_, self.present.tolist(), strict=True)
+        ]
+        bounds = np.full((len(kinds), 2), np.nan)
+        bounds[encoder.numeric_indices] = self.table.moments.bounds()
+        return TableEncoder.learned(encoder.columns_, kinds, bounds)
 
     def merge(self, other: Statistics) -> Statistics:
         return Statistics(
@@ -70,21 +83,18 @@ class Gather:
 
     def __call__(self, task: tuple[Shard, np.ndarray]) -> Statistics:
         shard, wanted = task
-        parts, first = [], shard.first
-        with threadpool_limits(1, "blas"):  # workers share the shards, not the products
-            for block in shard.blocks(shard.view.with_target()):
+        parts = []
+        with threadpool_limits(1, "blas"):  # workers take shards, and do not split products
+            for first, block in shard.numbered_blocks(with_target=True):
                 here = wanted[(wanted >= first) & (wanted < first + len(block))] - first
                 parts.append(self._block(block, shard, here))
-                first += len(block)
-        if first != shard.first + shard.rows:
-            raise InvalidInput(f"{shard.path} has changed while it was read: fit again.")
         return joined(parts)
 
     def _block(self, block: pa.Table, shard: Shard, wanted: np.ndarray) -> Statistics:
         present = np.array([len(block) - block[name].null_count for name in shard.view.features])
         found = Statistics(self._columns(block), present)
         if len(wanted):
-            found.sample = [(shard.path, block.take(pa.array(wanted)))]
+            found.sample = [block.take(pa.array(wanted))]
         if shard.view.target is not None:
             self._label(found, to_labels(block, shard.view.target))
         return found
@@ -104,7 +114,8 @@ class Gather:
             found.labels = Counter(dict(zip(values.index.tolist(), values.tolist(), strict=True)))
             if len(found.labels) > MOST_CLASSES:
                 raise InvalidInput(
-                    f"The target has more than {MOST_CLASSES:,} classes: use CrumbRegressor for numbers."
+                    f"The target has more than {MOST_CLASSES:,} classes: use CrumbRegressor for "
+                    "numbers."
                 )
         elif labels.dtype.kind not in "fiub":
             raise InvalidInput(
@@ -114,11 +125,36 @@ class Gather:
             found.infinite = int((~np.isfinite(labels[~missing].astype(np.float64))).sum())
 
 
+def open_encoder(view: View, categorical_features: Any) -> TableEncoder:
+    """An encoder that knows only the kinds: infinite values are counted, not moved."""
+    encoder = TableEncoder(categorical_features)
+    encoder.columns_ = list(view.features)
+    encoder.kinds_ = kinds_of(view, encoder)
+    encoder.bounds_ = np.tile([-np.inf, np.inf], (len(view.features), 1))
+    return encoder
+
+
+def gather(
+    source: Source,
+    engine: Engine,
+    encoder: TableEncoder,
+    classify: bool | None,
+    wanted: np.ndarray,
+    verbose: int = 0,
+) -> Statistics:
+    """One pass. ``wanted``: numbers of rows that come along, rising."""
+    shards = source.shards
+    tasks = ((shard, shard.among(wanted)) for shard in shards)
+
+    def parts() -> Iterator[Statistics]:
+        with progress_bar(len(shards), "reading", verbose) as advance:
+            for part in engine.map(Gather(encoder, bool(classify)), tasks, len(shards)):
+                yield part
+                advance(1)
+
+    return joined(parts())
+
+
 def joined(parts: Iterable[Statistics]) -> Statistics:
     """All of them, in order."""
-    whole = None
-    for part in parts:
-        whole = part if whole is None else whole.merge(part)
-    if whole is None:
-        raise InvalidInput("The files have no rows, or where= leaves none.")
-    return whole
+    return reduce(Statistics.merge, parts)

@@ -1,6 +1,7 @@
 """Context-selection strategies: one file each, one signature, one registry.
 
-A new strategy is a new file here: a subclass of ``Strategy`` with a ``name`` and a ``select`` method.
+A new strategy is a new file here: a subclass of ``Strategy`` with a ``name`` and a ``select``
+method. It asks the pool through ``problem.finder`` (``finder.py``), in memory and in files alike.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from importlib import import_module
 from crumb.errors import InvalidInput
 from crumb.selection.base import REGISTRY, Problem, Selection, Strategy
 
-for _module in pkgutil.iter_modules(__path__):
+for _module in pkgutil.iter_modules(__path__):  # fills the registry
     import_module(f"{__name__}.{_module.name}")
 
-from crumb.selection.centroid import CentroidNN  # noqa: E402  the loop above has filled the registry
+from crumb.selection.centroid import CentroidNN  # noqa: E402
 from crumb.selection.full import Full  # noqa: E402
 from crumb.selection.knn import KNN  # noqa: E402
 from crumb.selection.micp import MICP  # noqa: E402

@@ -5,68 +5,93 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
-from sklearn.neighbors import NearestNeighbors
 
-from crumb.herding.greedy import EarlyStopping
-from crumb.herding.kernel import RandomFourierFeatures, Rbf
+from crumb.herding.cost import Load
+from crumb.herding.kernel import RandomFourierFeatures
 from crumb.herding.search import Search
 from crumb.parallel import MapBlocks
 from crumb.rng import generator
+from crumb.selection.clustering import cluster
+from crumb.selection.finder import Finder
+
+if TYPE_CHECKING:
+    from crumb.options import Options
 
 REGISTRY: dict[str, type[Strategy]] = {}
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Pool and queries in the selection space, and everything that has been decided about them."""
+    """Queries in the selection space, who answers questions about the pool, and the options."""
 
-    pool: np.ndarray  # (N, d)
+    finder: Finder
     queries: np.ndarray  # (T, d)
-    n: int  # context budget
-    n_clusters: int
-    kernel: Search
-    early_stopping: EarlyStopping | None = None
-    seed: int = 0
-    device: str = "cpu"
+    options: Options  # resolved
     map_blocks: MapBlocks = map
     progress: Callable[[int], object] = field(default=lambda chosen: None)
+
+    @property
+    def n(self) -> int:
+        """The context size."""
+        return self.options.context_size
+
+    @property
+    def n_clusters(self) -> int:
+        return min(self.options.n_clusters, len(self.queries))
+
+    @property
+    def seed(self) -> int:
+        return self.options.seed
+
+    @cached_property
+    def search(self) -> Search:
+        """How stage 2 searches."""
+        rows, (queries, columns) = self.finder.size, self.queries.shape
+        return self.options.search(Load(rows, queries, self.n_clusters, self.n, columns))
 
     def rng(self, purpose: str) -> np.random.Generator:
         return generator(self.seed, purpose)
 
-    def similarity(self) -> Rbf | RandomFourierFeatures:
-        """The kernel of stage 2."""
-        return self.features() if self.kernel.name == "rff" else Rbf(self.kernel.bandwidth)
+    def cluster(self) -> tuple[np.ndarray, np.ndarray]:
+        """Stage 1: the cluster of each query (T,), and the centroids (K, d)."""
+        return cluster(self.queries, self.n_clusters, self.seed)
 
     def features(self) -> RandomFourierFeatures:
         """The same Ω and b however often they are asked for."""
-        d = self.queries.shape[1]
-        return RandomFourierFeatures.draw(
-            d, self.kernel.rff_dim, self.kernel.bandwidth, self.rng("rff")
-        )
+        d, sigma = self.queries.shape[1], self.options.bandwidth
+        return RandomFourierFeatures.draw(d, self.search.rff_dim, sigma, self.rng("rff"))
 
-    def tensor(self, rows: np.ndarray) -> torch.Tensor:
-        """Rows of the selection space on the device; GPUs work in float32."""
-        tensor = torch.from_numpy(np.ascontiguousarray(rows))
-        return tensor if self.device == "cpu" else tensor.to(self.device, torch.float32)
+    def tensor(self, points: np.ndarray) -> torch.Tensor:
+        """Points of the selection space on the device; GPUs work in float32."""
+        tensor = torch.from_numpy(np.ascontiguousarray(points))
+        device = self.options.device
+        return tensor if device == "cpu" else tensor.to(device, torch.float32)
 
 
 @dataclass
 class Selection:
-    """Which cluster each query belongs to and which pool rows each cluster sees, most wanted first."""
+    """The cluster of each query, and the pool rows that each cluster sees, most wanted first."""
 
     labels: np.ndarray  # (T,)
     centroids: np.ndarray  # (K, d)  where rows that were not planned for are routed
-    contexts: list[np.ndarray]
+    contexts: list[np.ndarray]  # row numbers
     stop_reasons: list[str]
     mmd2: list[np.ndarray] | None = None  # traces, where the strategy watched them
     kernel: str | None = None  # the way that was taken
     facts: dict[str, Any] = field(default_factory=dict)  # what else the plan should say of it
+
+    @classmethod
+    def of_size_n(
+        cls, labels: np.ndarray, centroids: np.ndarray, contexts: list[np.ndarray]
+    ) -> Selection:
+        """Contexts that ended because they have the context size."""
+        return cls(labels, centroids, contexts, ["budget"] * len(contexts))
 
 
 class Strategy(BaseEstimator, ABC):
@@ -78,20 +103,12 @@ class Strategy(BaseEstimator, ABC):
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        if (
-            "name" in cls.__dict__
-        ):  # a subclass without a name of its own must not replace its parent
+        if "name" in cls.__dict__:  # without a name of its own it must not replace its parent
             REGISTRY[cls.name] = cls
 
     @abstractmethod
     def select(self, problem: Problem) -> Selection:
-        """Give every query a cluster and every cluster a context of ``problem.n`` pool rows."""
-
-
-def nearest_rows(pool: np.ndarray, points: np.ndarray, n: int) -> np.ndarray:
-    """The n pool rows nearest to each point, nearest first: (len(points), n)."""
-    search = NearestNeighbors(n_neighbors=min(n, len(pool)), algorithm="brute").fit(pool)
-    return search.kneighbors(np.asarray(points, dtype=pool.dtype), return_distance=False)
+        """Give every query a cluster, and every cluster a context of ``problem.n`` pool rows."""
 
 
 def top_up(own: np.ndarray, nearest: np.ndarray, n: int) -> np.ndarray:

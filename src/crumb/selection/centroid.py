@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from crumb.selection.base import Problem, Selection, Strategy, nearest_rows
-from crumb.selection.clustering import cluster
+from crumb.selection.base import Problem, Selection, Strategy
+from crumb.selection.finder import Nearest
 
 
 class CentroidNN(Strategy):
@@ -12,6 +12,6 @@ class CentroidNN(Strategy):
     name = "centroid"
 
     def select(self, problem: Problem) -> Selection:
-        labels, centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
-        contexts = nearest_rows(problem.pool, centroids, problem.n)
-        return Selection(labels, centroids, list(contexts), ["budget"] * len(contexts))
+        labels, centroids = problem.cluster()
+        (nearest,) = problem.finder.find(centroids, Nearest(centroids, problem.n))
+        return Selection.of_size_n(labels, centroids, nearest)

@@ -14,27 +14,25 @@ from threadpoolctl import threadpool_limits
 from crumb.quiet import quiet
 from crumb.rng import generator
 
-# Above so many points k-means runs on a sample first, on that and the points that it left farthest out next, and then a
-# few times over all: a fraction of the time on a million points, inertia within 0.2 % (docs/performance.md).
+# Many points are clustered in three steps: a sample; the sample and the points farthest from its
+# centroids; a few passes over all points. That takes a fraction of the time on a million points,
+# and inertia is within 0.2 % (docs/performance.md).
 SAMPLE, PASSES = 50_000, 5
 ROUTE_CELLS = 1 << 17  # distances held at once while points are routed: they stay in the cache
-ROUNDING = (
-    16  # times the rounding error of one product of each column: what two distances may be wrong by
-)
+ROUNDING = 16  # how far two distances may be off, in rounding errors of a product for each column
 
 
 def cluster(points: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Partition the points into at most ``n_clusters`` non-empty clusters: labels (T,), centroids (K, d).
+    """At most ``n_clusters`` non-empty clusters of the points: labels (T,), centroids (K, d).
 
-    K is lowered to the number of distinct points where there are fewer. A label is always the centroid
-    nearest to the point, the rule by which a frozen plan routes rows that it has not seen.
+    K is lowered to the number of distinct points where there are fewer. A label is always the
+    centroid nearest to the point. A frozen plan routes rows that it has not seen by the same rule.
     """
     n_clusters = min(n_clusters, len(points))
     if n_clusters == 1:
         return np.zeros(len(points), dtype=np.int64), points.mean(axis=0, keepdims=True)
-    with quiet(
-        category=ConvergenceWarning
-    ):  # fewer distinct points than clusters: the empty ones are dropped below
+    # With fewer distinct points than clusters some are empty: they are dropped below.
+    with quiet(category=ConvergenceWarning):
         centroids = _k_means(points, n_clusters, seed % 2**32)
     used, labels = np.unique(nearest_centroid(points, centroids), return_inverse=True)
     return labels.astype(np.int64), centroids[used]
@@ -48,9 +46,8 @@ def _k_means(points: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
     sample = generator(seed, "clustering").choice(len(points), size, replace=False)
     first = _lloyd(points[np.sort(sample)], n_clusters, random_state=seed)
     away = pairwise_distances_argmin_min(points, first)[1]
-    farthest = np.argsort(away, kind="stable")[
-        -(size // 50) :
-    ]  # a small group far out may have no sample
+    # A small group far out may have no row in the sample.
+    farthest = np.argsort(away, kind="stable")[-(size // 50) :]
     sample = np.union1d(sample, farthest)
     second = _lloyd(points[sample], n_clusters, random_state=seed)
     closer = (pairwise_distances_argmin_min(points, second)[1] ** 2).sum() < (away**2).sum()
@@ -58,26 +55,27 @@ def _k_means(points: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
 
 
 def _lloyd(points: np.ndarray, n_clusters: int, **options: Any) -> np.ndarray:
-    # Several threads add up their sums in the order in which they happen to finish, and the last digits of the
-    # centroids differ from run to run: enough to choose another row where two are about as good.
+    # Several threads add up their sums in the order in which they finish. The last digits of the
+    # centroids would differ from run to run, enough to choose another row of two equally good ones.
     with threadpool_limits(1, "openmp"):
         return KMeans(n_clusters, n_init=1, **options).fit(points).cluster_centers_
 
 
 def value_order(points: np.ndarray) -> np.ndarray:
-    """An order of the rows that depends on their values alone, not on the order in which they came."""
+    """An order of the rows that depends on their values alone, not on the order given."""
     if len(points) <= SAMPLE:
         return np.lexsort(points.T)
-    # Sorting by every column takes seconds for a million rows. Equal rows have equal sums, and other rows hardly ever.
+    # Sorting by every column takes seconds for a million rows. Equal rows have equal sums, and
+    # other rows hardly ever.
     weights = generator(0, "value order").normal(size=points.shape[1])
     return np.argsort((points * weights).sum(axis=1), kind="stable")
 
 
 def nearest_centroid(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
-    """The index of the centroid nearest to each point (the first one of equals), whatever other points come with it.
+    """The index of the centroid nearest to each point; the first one of equals.
 
-    Matrix products round differently for few rows and for many. Where that could decide, the distances are taken one by
-    one: a query is routed the same alone and in a batch.
+    Matrix products round differently for few rows and for many. Where that could decide, distances
+    are computed one by one: a query is routed the same alone and in a batch.
     """
     centroids = np.asarray(centroids, dtype=points.dtype)
     if len(centroids) == 1:
@@ -98,9 +96,8 @@ def _nearest(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     scores[rows, labels] = np.inf
     lead = scores.min(axis=1) - best  # of the nearest over the next
     scale = sizes.max() + (points * points).sum(axis=1)
-    doubtful = np.flatnonzero(
-        lead <= ROUNDING * np.finfo(points.dtype).eps * points.shape[1] * scale
-    )
+    room = ROUNDING * np.finfo(points.dtype).eps * points.shape[1] * scale
+    doubtful = np.flatnonzero(lead <= room)
     for start in range(0, len(doubtful), 1_000):
         some = doubtful[start : start + 1_000]
         labels[some] = cdist(points[some], centroids, "sqeuclidean").argmin(axis=1)

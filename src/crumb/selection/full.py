@@ -17,4 +17,4 @@ class Full(Strategy):
 
     def select(self, problem: Problem) -> Selection:
         labels, centroids = cluster(problem.queries, 1, problem.seed)
-        return Selection(labels, centroids, [np.arange(len(problem.pool))], ["whole pool"])
+        return Selection(labels, centroids, [np.arange(problem.finder.size)], ["whole pool"])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from crumb.selection.base import Problem, Selection, Strategy, nearest_rows
+from crumb.selection.base import Problem, Selection, Strategy
+from crumb.selection.finder import Nearest
 
 
 class KNN(Strategy):
-    """The n nearest pool rows of each query. ``n_clusters`` plays no part: every query is its own cluster."""
+    """The n nearest pool rows of each query. Every query is a cluster: ``n_clusters`` is unused."""
 
     name = "knn"
 
     def select(self, problem: Problem) -> Selection:
-        contexts = nearest_rows(problem.pool, problem.queries, problem.n)
-        labels = np.arange(len(problem.queries))
-        return Selection(labels, problem.queries, list(contexts), ["budget"] * len(labels))
+        queries = problem.queries
+        (nearest,) = problem.finder.find(queries, Nearest(queries, problem.n))
+        return Selection.of_size_n(np.arange(len(queries)), queries, nearest)

@@ -8,12 +8,13 @@ import numpy as np
 
 from crumb.checks import positive
 from crumb.errors import InvalidInput
-from crumb.selection.base import Problem, Selection, Strategy, nearest_rows, top_up
-from crumb.selection.clustering import cluster, nearest_centroid
+from crumb.selection.base import Problem, Selection, Strategy
+from crumb.selection.clustering import nearest_centroid
+from crumb.selection.voronoi import contexts_of_cells
 
 
 class MICP(Strategy):
-    """Cluster the pool, give each cluster a fixed support set, route each query to the nearest centroid.
+    """Cluster the pool, give each cluster a fixed context, route each query to the nearest one.
 
     Parameters
     ----------
@@ -30,23 +31,14 @@ class MICP(Strategy):
         self.n_clusters = n_clusters
 
     def select(self, problem: Problem) -> Selection:
-        pool_labels, centroids = cluster(
-            problem.pool, self.prompters(len(problem.pool), problem.n), problem.seed
-        )
+        centroids = problem.finder.centroids(self.prompters(problem.finder.size, problem.n))
         # K*: only the prompters that got queries run, so only they are built.
         used, labels = np.unique(nearest_centroid(problem.queries, centroids), return_inverse=True)
-        nearest = nearest_rows(problem.pool, centroids[used], problem.n)
-        rng = problem.rng("micp")
-        contexts = []
-        for prompter, neighbours in zip(used, nearest, strict=True):
-            own = np.flatnonzero(pool_labels == prompter)
-            if len(own) > problem.n:
-                own = rng.choice(own, problem.n, replace=False)
-            contexts.append(top_up(own, neighbours, problem.n))
-        return Selection(labels, centroids[used], contexts, ["budget"] * len(contexts))
+        contexts = contexts_of_cells(problem, centroids, used)
+        return Selection.of_size_n(labels, centroids[used], contexts)
 
     def prompters(self, rows: int, n: int) -> int:
-        """K' for a pool of so many rows and contexts of n."""
+        """K' for a pool of that many rows and contexts of n."""
         if self.n_clusters is not None:
             return positive("MICP's n_clusters", self.n_clusters)
         if not self.gamma > 0:

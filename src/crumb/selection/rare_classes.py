@@ -1,8 +1,8 @@
 """``min_per_class``: keep a few rows of every class in every context.
 
-Herding looks at features alone, and so do all the baselines: a rare class that lies off the beaten track drops
-out of a context, and the PFN then gives it probability zero. The guard swaps the least wanted rows of
-well-represented classes for the missing classes' rows nearest to the cluster, so the budget stays as it is.
+Herding looks at features alone, and so do all the baselines. A rare class that lies elsewhere drops
+out of a context, and the PFN then gives it probability zero. So the least wanted rows of frequent
+classes are swapped for the missing classes' rows nearest to the cluster. The size stays the same.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 def keep_rare_classes(
     context: np.ndarray, centroid: np.ndarray, pool: np.ndarray, y: np.ndarray, min_per_class: int
 ) -> np.ndarray:
-    """The context with at least ``min_per_class`` rows of each class, where the pool and the budget allow.
+    """The context with at least ``min_per_class`` rows of each class, as far as there is room.
 
-    ``y`` holds class codes 0 … C−1. Rows that stay keep their order; rows that come in stand at the end.
+    ``y`` holds class codes 0 … C−1. Rows that stay keep their order; new rows come at the end.
     """
     in_pool = np.bincount(y)
     wanted = _affordable(in_pool, min_per_class, len(context))
@@ -33,11 +33,11 @@ def keep_rare_classes(
     return np.concatenate([np.delete(context, leaving), incoming])
 
 
-def _affordable(in_pool: np.ndarray, min_per_class: int, budget: int) -> np.ndarray:
-    """Rows wanted of each class: the largest minimum, up to ``min_per_class``, that the budget can hold."""
+def _affordable(in_pool: np.ndarray, min_per_class: int, size: int) -> np.ndarray:
+    """Rows wanted of each class: the largest minimum up to ``min_per_class`` that has room."""
     for minimum in range(min_per_class, 0, -1):
         wanted = np.minimum(in_pool, minimum)
-        if wanted.sum() <= budget:
+        if wanted.sum() <= size:
             return wanted
     return np.zeros_like(in_pool)
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from crumb.selection.base import Problem, Selection, Strategy
-from crumb.selection.clustering import cluster
+from crumb.selection.finder import Numbered
 
 
 class Uniform(Strategy):
-    """One random context for all queries (case A), or one for each cluster with ``n_clusters`` > 1 (case B)."""
+    """One random context for all queries, or with ``n_clusters`` > 1 one for each cluster."""
 
     name = "uniform"
     default_clusters = 1
 
     def select(self, problem: Problem) -> Selection:
-        labels, centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
-        rng = problem.rng("uniform")
-        contexts = [rng.choice(len(problem.pool), problem.n, replace=False) for _ in centroids]
-        return Selection(labels, centroids, contexts, ["budget"] * len(contexts))
+        labels, centroids = problem.cluster()
+        rng, size = problem.rng("uniform"), problem.finder.size
+        drawn = [rng.choice(size, problem.n, replace=False) for _ in centroids]
+        (contexts,) = problem.finder.find(centroids, Numbered(drawn))
+        return Selection.of_size_n(labels, centroids, contexts)

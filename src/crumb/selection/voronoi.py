@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 
-from crumb.selection.base import Problem, Selection, Strategy, nearest_rows, top_up
-from crumb.selection.clustering import cluster, nearest_centroid
+from crumb.selection.base import Problem, Selection, Strategy, top_up
+from crumb.selection.finder import Nearest, RandomOfCells
 
 
 class VoronoiUniform(Strategy):
     """Uniform draws from the pool rows that are nearest to a centroid.
 
-    A cell with fewer than n rows is topped up with the rows nearest to its centroid, so that every strategy
-    works with the same budget (the paper does not say what it does there).
+    A cell with fewer than n rows is topped up with the rows nearest to its centroid, so that every
+    strategy has the same context size (the paper does not say what it does there).
     """
 
     name = "voronoi"
 
     def select(self, problem: Problem) -> Selection:
-        labels, centroids = cluster(problem.queries, problem.n_clusters, problem.seed)
-        cells = nearest_centroid(problem.pool, centroids)
-        nearest = nearest_rows(problem.pool, centroids, problem.n)
-        rng = problem.rng("voronoi")
-        contexts = []
-        for cell, neighbours in enumerate(nearest):
-            own = rng.permutation(np.flatnonzero(cells == cell))[: problem.n]
-            contexts.append(top_up(own, neighbours, problem.n))
-        return Selection(labels, centroids, contexts, ["budget"] * len(contexts))
+        labels, centroids = problem.cluster()
+        return Selection.of_size_n(
+            labels, centroids, contexts_of_cells(problem, centroids, np.arange(len(centroids)))
+        )
+
+
+def contexts_of_cells(
+    problem: Problem, centroids: np.ndarray, cells: np.ndarray
+) -> list[np.ndarray]:
+    """n random rows of each of some cells, topped up with the nearest rows of other cells."""
+    own, nearest = problem.finder.find(
+        centroids[cells],
+        RandomOfCells(centroids, problem.n, cells),
+        Nearest(centroids[cells], problem.n),
+    )
+    return [top_up(mine, near, problem.n) for mine, near in zip(own, nearest, strict=True)]
