@@ -6,40 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
-from checkpoints import TINY, V1, V2
+from checkpoints import TINY, V1, V2, shaken
+from small_tables import stacked_cells as table
+from small_tables import stacked_labels as labels
 from tabicl._model.inference_config import InferenceConfig
 from tabicl._model.tabicl import TabICL
 
-from crumb.pfn.architecture import places, quantiles
 from crumb.pfn.forward import attention_block, forward, supports
 from pretraining.network import build, configuration
 
 TASKS = ("classification", "regression")
 SHAPES = [(3, 40, 7, 25), (1, 20, 1, 12), (2, 30, 2, 28)]
-
-
-def labels(task: str, tables: int, train: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(5)
-    if task == "regression":
-        return torch.randn(tables, train, generator=generator)
-    y = torch.randint(4, (tables, train), generator=generator).float()
-    y[:, :4] = torch.arange(4)  # all classes are there
-    return y
-
-
-def table(tables: int, rows: int, features: int) -> torch.Tensor:
-    return torch.randn(tables, rows, features, generator=torch.Generator().manual_seed(3))
-
-
-def shaken(network: TabICL) -> TabICL:
-    """A network none of whose parameters is zero."""
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.requires_grad:  # not the fixed frequencies of the position encoding
-                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
-    return network
 
 
 def trained(task: str, size: str = "smoke") -> TabICL:
@@ -174,59 +151,3 @@ def test_knows_what_it_does_not_know():
         },  # labels in the columns, which tabicl takes from the first member for all of them
     ):
         assert not supports(TabICL(**{"max_classes": 10, **TINY, **V2, **flags})), flags
-
-
-VARIANTS = [
-    {"cells": "fourier"},
-    {"cells": "rbf"},
-    {"ranks": True},
-    {"ranks": True, "cells": "fourier"},
-    {"registers": 3},
-    {"norm": "rms"},
-    {"ranks": True, "cells": "rbf", "registers": 4, "norm": "rms"},
-]
-
-
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("parts", VARIANTS, ids=str)
-def test_variants_equal_the_packages_passes(task, parts):
-    """Our pass, padded or not, and the package's: in training, in use, and from its cache."""
-    network = shaken(build(configuration(task, "smoke", None, parts), seed=1))
-    assert supports(network)
-    X, y = table(2, 50, 4).exp(), labels(task, 2, 30)  # heavy tails
-    X[..., 1] = X[..., 1].round()  # and ties
-    expected = forward(network, X, y)
-    torch.testing.assert_close(network(X.clone(), y), expected, rtol=1e-4, atol=2e-5)
-    padded = torch.cat([X[:, :30], torch.full((2, 7, 4), 9.0), X[:, 30:]], dim=1)
-    lengths = torch.tensor([30, 30])
-    filled = forward(network, padded, F.pad(y, (0, 7)), lengths=lengths)
-    torch.testing.assert_close(filled, expected, rtol=1e-4, atol=2e-5)
-    network.eval()
-    exact = {"use_amp": False}
-    config = InferenceConfig()
-    for part in (config.COL_CONFIG, config.ROW_CONFIG, config.ICL_CONFIG):
-        part.update(exact)
-    with torch.no_grad():
-        network.forward_with_cache(
-            X_train=X[:, :30].clone(),
-            y_train=y,
-            use_cache=False,
-            store_cache=True,
-            inference_config=config,
-        )
-        cached = network.forward_with_cache(
-            X_test=X[:, 30:].clone(), use_cache=True, store_cache=False, inference_config=config
-        )
-    torch.testing.assert_close(cached, expected[..., : cached.shape[-1]], rtol=1e-4, atol=2e-5)
-
-
-def test_places_are_mid_ranks():
-    column = torch.tensor([[0.0, 1, 1, 1, 5, 1000]])
-    place = places(column, quantiles(column))
-    assert -1 < place[0, 0] == -place[0, -1] < -0.8
-    assert place[0, 1] == place[0, 2] == place[0, 3]
-    assert (place[0, [0, 1, 4, 5]].diff() > 0).all()
-    apart = places(torch.tensor([[-7.0, 3.0, 2000.0]]), quantiles(column))
-    assert apart[0, 0] == -1
-    assert place[0, 3] < apart[0, 1] < place[0, 4]
-    assert apart[0, 2] == 1

@@ -81,10 +81,10 @@ class Cells(nn.Module):
         super().__init__()
         self.size, self.kind, self.ranks = size, kind, ranks
         count, features = size * (1 + ranks), 0 if kind == "affine" else FEATURES
-        self.linear = nn.Linear(count * 1 + size * features, width)
-        reach = (
-            1.0 if ranks else 3.0
-        )  # places lie between −1 and 1, most standardised numbers between −3 and 3
+        self.in_features = count + size * features
+        self.linear = nn.Linear(self.in_features, width)
+        # Places lie between −1 and 1, most standardised numbers between −3 and 3.
+        reach = 1.0 if ranks else 3.0
         if kind == "fourier":
             self.frequency = nn.Parameter(
                 math.pi / reach * 2 ** torch.linspace(-1, 5, FEATURES // 2)

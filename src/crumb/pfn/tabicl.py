@@ -176,8 +176,11 @@ class TabICLBackend(NetworkBackend):
         across = all_rows * tokens * (block * wide**2 + 4 * tokens * wide)
         width = wide * net.row_num_cls
         learning = all_rows * (block * width**2 + 4 * rows * width)
-        return float(
+        blocks = (
             net.col_num_blocks * cells + net.row_num_blocks * across + net.icl_num_blocks * learning
+        )
+        return float(
+            blocks + 2 * columns * all_rows * net.col_embedder.in_linear.in_features * wide
         )
 
     def bytes(self, rows: int, queries: int, columns: int) -> float:
