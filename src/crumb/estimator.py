@@ -315,8 +315,9 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     Parameters
     ----------
     model : str, path or estimator, default="embedded"
-        ``"embedded"``, ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v2"``; the
-        path of a checkpoint of those packages; or any scikit-learn estimator of the right kind.
+        ``"embedded"``, ``"embedded-0.1"`` (the networks of that version, for good),
+        ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v2"``; the path of a
+        checkpoint; or any scikit-learn estimator of the right kind.
     strategy : str or Strategy, default="mmd"
         ``"mmd"`` (CRUMB), ``"uniform"``, ``"knn"``, ``"micp"``, ``"centroid"``, ``"voronoi"``,
         ``"full"``, or a configured object such as ``MICP(gamma=2.0)``.

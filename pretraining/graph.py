@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from crumb.pretrain.draw import Draw
-from crumb.pretrain.functions import random_function, standardise
+from pretraining.draw import Draw
+from pretraining.functions import random_function, standardise
 
 
 def causes(tables: int, rows: int, width: int, draw: Draw) -> Tensor:
-    """(G, n, width) exogenous variables: Gaussian, uniform, clustered, heavy-tailed, or a mixture over the rows."""
+    """(G, n, width) exogenous variables: Gaussian, uniform, clustered, heavy-tailed, or a mixture
+    over the rows."""
     kind = draw.whole(0, 4)
     if kind == 0:
         z = draw.normal(tables, rows, width)
@@ -20,7 +21,9 @@ def causes(tables: int, rows: int, width: int, draw: Draw) -> Tensor:
         count = draw.whole(2, 12)
         centres = draw.normal(tables, count, width) * draw.between(1, 3)
         which = draw.skewed(count, draw.between(1, 2), tables, rows)
-        z = centres.gather(1, which.unsqueeze(2).expand(-1, -1, width)) + draw.normal(tables, rows, width)
+        z = centres.gather(1, which.unsqueeze(2).expand(-1, -1, width)) + draw.normal(
+            tables, rows, width
+        )
     elif kind == 3:  # Student's t: a Gaussian over the root of a few squared Gaussians
         spread = draw.normal(draw.whole(2, 5), tables, rows, width).square().sum(0)
         z = draw.normal(tables, rows, width) / (spread + 0.1).sqrt()
@@ -50,7 +53,9 @@ def causal_graph(tables: int, rows: int, least: int, draw: Draw) -> Tensor:
         inputs = torch.cat(parents, dim=2) if len(parents) > 1 else parents[0]
         values = random_function(draw)(inputs, width, draw)
         if noise:
-            values = values + noise * draw.normal(tables, rows, width) * draw.uniform(tables, 1, width)
+            values = values + noise * draw.normal(tables, rows, width) * draw.uniform(
+                tables, 1, width
+            )
         layers.append(values)
         missing -= width
     return torch.cat(layers, dim=2)

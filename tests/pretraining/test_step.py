@@ -5,10 +5,10 @@ import pytest
 import torch
 from tabicl import TabICLClassifier
 
-from crumb.pretrain.draw import Draw
-from crumb.pretrain.network import build, configuration
-from crumb.pretrain.prior import Shape, sample
-from crumb.pretrain.step import loss_of
+from pretraining.draw import Draw
+from pretraining.network import build, configuration
+from pretraining.prior import Shape, sample
+from pretraining.step import loss_of
 
 
 def test_classes_are_learnt_at_the_temperature_at_which_tabicl_reads_them():
@@ -31,4 +31,6 @@ def test_numbers_are_learnt_by_the_pinball_loss():
     error = batch.y[:, 20:, None].double().numpy() - quantiles
     pinball = np.where(error > 0, levels * error, (levels - 1) * error).mean(2)
     expected = (pinball * batch.weight.double().numpy()).sum()
-    assert float(loss_of(network, batch, torch.float32).detach()) == pytest.approx(expected, rel=1e-4)
+    assert float(loss_of(network, batch, torch.float32).detach()) == pytest.approx(
+        expected, rel=1e-4
+    )

@@ -1,29 +1,40 @@
-"""From variables to a target: classes of any balance, or numbers with the noise and shapes of real measurements."""
+"""From variables to a target: classes of any balance, or numbers with the noise and shapes of real
+measurements."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from crumb.pretrain.draw import Draw
-from crumb.pretrain.functions import linear, random_function, standardise
+from pretraining.draw import Draw
+from pretraining.functions import linear, random_function, standardise
+from pretraining.worlds import World
 
-WEIGHTS = (1.0, 3.0, 2.0, 0.7, 3.0, 0.5)  # of the functions: a target is a tree more often than a variable is
+WEIGHTS = (
+    1.0,
+    3.0,
+    2.0,
+    0.7,
+    3.0,
+    0.5,
+)  # of the functions: a target is a tree more often than a variable is
 
 
-@dataclass(frozen=True)
-class World:
-    """What a target can depend on."""
+class Target(NamedTuple):
+    """The target of G tables of n rows, not yet prepared for a network."""
 
-    effects: Tensor  # (G, n, d) the columns as they act; those that are noise are zero
-    variables: Tensor  # (G, n, M) all variables of the graph
-    hidden: Tensor  # (G, n, M − d) those that are not columns
+    y: Tensor  # (G, n) names of classes, from 0 on, or numbers
+    clean: Tensor  # (G, n, w) the signal behind it, without noise
+    classes: int  # how many there can be; 0: numbers
 
 
 def signal(world: World, width: int, draw: Draw) -> Tensor:
-    """(G, n, width) a function of the columns, of all variables of the graph, or a variable that is no column."""
+    """(G, n, width) a function of the columns, of all variables of the graph, or a variable that is
+    no column."""
+    if world.mechanism is not None:
+        return world.mechanism(world.effects, width, draw)
     kind = draw.one_of(("columns", "variables", "hidden"), (0.6, 0.2, 0.2))
     tables, rows, count = world.hidden.shape
     if kind == "hidden" and count >= width:
@@ -37,34 +48,32 @@ def signal(world: World, width: int, draw: Draw) -> Tensor:
     return value
 
 
-def classes(world: World, train: int, draw: Draw) -> tuple[Tensor, Tensor]:
-    """Class codes (G, n), and which rows can be learnt from (G, n).
-
-    As in a table that is handed to the package, the classes among the first ``train`` rows are 0 … C−1. A class that
-    only later rows have cannot be predicted; those rows count for nothing, and neither do tables of a single class.
-    """
+def classes(world: World, draw: Draw) -> Target:
+    """Two to ten classes, of any balance."""
     tables, rows, _ = world.effects.shape
     count = draw.one_of((2, 3, 4, 5, 6, 7, 8, 10), (8, 2, 2, 2, 1, 1, 1, 2))
     kind = draw.one_of(("cuts", "scores", "blocks"), (0.45, 0.4, 0.15))
     if kind == "scores":
-        y = _highest_score(signal(world, count, draw), draw)
+        clean = signal(world, count, draw)
+        y = _highest_score(clean, world.quiet, draw)
     else:
-        value = signal(world, 1, draw)[..., 0]
-        if draw.chance(0.7):
+        clean = signal(world, 1, draw)
+        value = clean[..., 0]
+        if not world.quiet and draw.chance(0.7):
             value = value + draw.log_between(0.01, 1.5) * draw.normal(tables, rows)
         y = _cut(value, count, draw) if kind == "cuts" else _blocks(value, count, draw)
-    if draw.chance(0.15):
+    if not world.quiet and draw.chance(0.15):
         wrong = draw.uniform(tables, rows) < draw.between(0, 0.25)
         y = torch.where(wrong, draw.integers(count, tables, rows), y)
     y = draw.uniform(tables, count).argsort(1).gather(1, y)  # names have no order
-    return _codes_of(y, train, count)
+    return Target(y, clean, count)
 
 
-def _highest_score(scores: Tensor, draw: Draw) -> Tensor:
+def _highest_score(scores: Tensor, quiet: bool, draw: Draw) -> Tensor:
     """The class with the highest score, some classes favoured; with noise, a softmax draw."""
     tables, _, count = scores.shape
     scores = scores + draw.between(0, 1.5) * draw.normal(tables, 1, count)
-    if draw.chance(0.7):
+    if not quiet and draw.chance(0.7):
         scores = scores + draw.log_between(0.03, 1) * draw.gumbel(*scores.shape)
     return scores.argmax(2)
 
@@ -87,27 +96,40 @@ def _blocks(value: Tensor, count: int, draw: Draw) -> Tensor:
     return draw.integers(count, tables, pieces).gather(1, torch.searchsorted(cuts, value))
 
 
-def _codes_of(y: Tensor, train: int, count: int) -> tuple[Tensor, Tensor]:
+def as_codes(y: Tensor, train: int, count: int) -> tuple[Tensor, Tensor]:
+    """Class codes (G, n), and which rows can be learnt from (G, n).
+
+    As in a table that is handed to the package, the classes among the first ``train`` rows are 0 …
+    C−1. A class that only later rows have cannot be predicted; those rows count for nothing, and
+    neither do tables of a single class.
+    """
     known = torch.nn.functional.one_hot(y[:, :train], count).amax(1)  # (G, count)
     codes = (known.cumsum(1) - 1).clamp_min(0).gather(1, y)
     usable = (known.gather(1, y) > 0) & (known.sum(1, keepdim=True) > 1)
     return codes.float(), usable
 
 
-def numbers(world: World, train: int, draw: Draw) -> tuple[Tensor, Tensor]:
-    """Numbers (G, n), standardised by the first ``train`` rows as the package does, and which rows count (G, n)."""
+def numbers(world: World, draw: Draw) -> Target:
+    """Numbers with noise of several kinds, on scales of several kinds."""
     tables, rows, _ = world.effects.shape
-    y = signal(world, 1, draw)[..., 0]
-    if draw.chance(0.75):
+    clean = signal(world, 1, draw)
+    y = clean[..., 0]
+    if not world.quiet and draw.chance(0.75):
         noise = draw.log_between(3e-3, 1.0) * draw.normal(tables, rows)
         if draw.chance(0.25):  # another spread here than there
             noise = noise * torch.exp(
-                draw.between(0.3, 1) * random_function(draw)(world.effects, 1, draw)[..., 0].clamp(-3, 3)
+                draw.between(0.3, 1)
+                * random_function(draw)(world.effects, 1, draw)[..., 0].clamp(-3, 3)
             )
         if draw.chance(0.2):  # now and then far off
             noise = noise * torch.where(draw.uniform(tables, rows) < 0.05, 5.0, 1.0)
         y = y + noise
-    y = _shape(standardise(y), draw)
+    return Target(_shape(standardise(y), draw), clean, 0)
+
+
+def as_scores(y: Tensor, train: int) -> tuple[Tensor, Tensor]:
+    """Numbers standardised by the first ``train`` rows as the package does, and which rows count
+    (G, n)."""
     known = y[:, :train]
     mean, spread = known.mean(1, keepdim=True), known.std(1, keepdim=True, correction=0)
     y = ((y - mean) / spread.clamp_min(1e-6)).clamp(-30, 30)
@@ -116,7 +138,9 @@ def numbers(world: World, train: int, draw: Draw) -> tuple[Tensor, Tensor]:
 
 def _shape(y: Tensor, draw: Draw) -> Tensor:
     """Prices are skewed, grades are whole numbers, claims are mostly zero."""
-    kind = draw.one_of(("plain", "skewed", "bounded", "whole", "piled"), (0.5, 0.25, 0.1, 0.1, 0.05))
+    kind = draw.one_of(
+        ("plain", "skewed", "bounded", "whole", "piled"), (0.5, 0.25, 0.1, 0.1, 0.05)
+    )
     if kind == "skewed":
         return torch.exp(draw.between(0.2, 1.2) * y.clamp(-4, 4))
     if kind == "bounded":

@@ -1,4 +1,5 @@
-"""What a training run leaves on disk: a readable ``progress.json`` and tensors in files of at most 16 MB."""
+"""What a training run leaves on disk: a readable ``progress.json`` and tensors in files of at most
+16 MB."""
 
 from __future__ import annotations
 
@@ -22,10 +23,12 @@ class Progress:
 
     task: str
     size: str
+    variant: str
     seed: int
-    steps: int  # of the whole schedule
     config: dict[str, Any]
-    start: str | None = None  # SHA-256 of the checkpoint that the run continues from; None: fresh weights
+    cooling: tuple[int, int] | None = (
+        None  # at which step the run begins to cool down, over how many steps
+    )
     step: int = 0
     tables: int = 0
     cells: int = 0
@@ -38,7 +41,8 @@ class Progress:
 
 
 def save(folder: Path, progress: Progress, tensors: dict[str, Tensor]) -> None:
-    """New parts beside the old, then the progress that names them, then the old parts go: never a mixture."""
+    """New parts beside the old, then the progress that names them, then the old parts go: never a
+    mixture."""
     folder.mkdir(parents=True, exist_ok=True)
     old, progress.parts = progress.parts, []
     progress.saves += 1
@@ -63,12 +67,15 @@ def load(folder: Path) -> tuple[Progress, dict[str, Tensor]] | None:
         for name in progress.parts:
             tensors |= torch.load(folder / name, map_location="cpu", weights_only=True)
     except Exception as error:  # truncated, foreign, or a part is missing
-        raise InvalidCheckpoint(f"The training state in {folder} cannot be read: start in a new folder.") from error
+        raise InvalidCheckpoint(
+            f"The training state in {folder} cannot be read: start in a new folder."
+        ) from error
     return progress, tensors
 
 
 def export(path: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> None:
-    """A checkpoint in tabicl's format. Matrices in bfloat16: half the file, and less than the noise of the training."""
+    """A checkpoint in tabicl's format. Matrices in bfloat16: half the file, and less than the noise
+    of the training."""
     kept = {
         name: (w.to(torch.bfloat16) if w.is_floating_point() and w.numel() > 4096 else w).cpu()
         for name, w in weights.items()
@@ -81,7 +88,9 @@ def _split(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     parts: list[dict[str, Tensor]] = [{}]
     room = PART_BYTES
     for name, tensor in tensors.items():
-        tensor = tensor.detach().to("cpu", copy=True)  # a view would save the whole of what it looks at
+        tensor = tensor.detach().to(
+            "cpu", copy=True
+        )  # a view would save the whole of what it looks at
         if tensor.nbytes > room and parts[-1]:
             parts.append({})
             room = PART_BYTES

@@ -1,4 +1,5 @@
-"""Random numbers for the prior: host-side for the structure of a batch, device-side for its contents.
+"""Random numbers for the prior: host-side for the structure of a batch, device-side for its
+contents.
 
 Both streams come from one seed, so a step of the training can be drawn again from its number alone.
 """
@@ -35,6 +36,10 @@ class Draw:
     def log_between(self, low: float, high: float) -> float:
         return math.exp(self.host.uniform(math.log(low), math.log(high)))
 
+    def uniform_or(self, low: float, high: float) -> float:
+        """Between the two, and now and then one of them."""
+        return self.one_of((low, high, self.between(low, high)), (1, 1, 4))
+
     def whole(self, low: int, high: int) -> int:
         """An integer, both ends included."""
         return int(self.host.integers(low, high + 1))
@@ -63,7 +68,7 @@ class Draw:
         return self.uniform(tables, population).argsort(1)[:, :size]
 
     def skewed(self, end: int, exponent: float, tables: int, *shape: int) -> Tensor:
-        """Indices below ``end`` of which, table by table, some come up far more often than others."""
+        """Indices below ``end``; in every table some come up far more often than others."""
         order = self.uniform(tables, end).argsort(1)
         place = (self.uniform(tables, *shape) ** exponent * end).long().clamp_max(end - 1)
         return order.gather(1, place.flatten(1)).view(tables, *shape)
