@@ -17,9 +17,8 @@ import pandas as pd
 from crumb.errors import PlanMismatch
 from crumb.files import read_archive, write_archive
 from crumb.online.drift import Baseline
-from crumb.online.learning import LabelledRows, first_pool, join
+from crumb.online.memory import LabelledRows, first_pool, join, latest
 from crumb.online.options import StreamOptions
-from crumb.online.recent import latest
 from crumb.online.version import PlanVersion
 from crumb.persistence import load as load_estimator
 from crumb.persistence import pack_frame, unpack_frame

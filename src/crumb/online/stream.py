@@ -18,15 +18,12 @@ from typing import Any
 import numpy as np
 
 from crumb.errors import InvalidInput
-from crumb.online.clock import Clock
 from crumb.online.drift import Drift
-from crumb.online.learning import PoolMemory, check_labels, first_pool, refitted
-from crumb.online.observer import Observer, tell
+from crumb.online.memory import PoolMemory, Recent, check_labels, first_pool, latest, refitted
+from crumb.online.observer import COUNTERS, Observer, Stats, tell
 from crumb.online.options import StreamOptions
-from crumb.online.recent import Recent, latest
 from crumb.online.refresh import Refresher
 from crumb.online.state import StreamState, read_state, write_state
-from crumb.online.stats import COUNTERS, Stats
 from crumb.online.version import (
     Answer,
     PlanVersion,
@@ -35,7 +32,7 @@ from crumb.online.version import (
     pool_sample,
     resolve_output,
 )
-from crumb.online.worker import Pending, Worker
+from crumb.online.worker import Clock, Pending, Worker
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.table.encoder import Rows
@@ -160,9 +157,7 @@ class CrumbOnline:
         )
         self._changed = self._worker.changed  # guards what the threads share
         self._version.prepare()
-        self._refresher = Refresher(
-            self.options.policy, self._drifted, self._renew, self._refresh_failed
-        )
+        self._refresher = Refresher(self.options, self._drifted, self._renew, self._refresh_failed)
         self._worker.start()
 
     # Queries in, answers out
@@ -172,18 +167,18 @@ class CrumbOnline:
 
         A query whose pass has not begun ``deadline`` seconds from now gets ``DeadlineExceeded``.
         """
-        return self._submit(lambda version: version.encode_row(row), deadline)[0]
+        return self._submit(lambda estimator: estimator.encode_row(row), deadline)[0]
 
     def submit_many(self, X: Any, deadline: float | None = None) -> list[Future[Answer]]:
         """Ask for each row of a table: all of them are accepted, or none is."""
-        return self._submit(lambda version: version.encode(X), deadline)
+        return self._submit(lambda estimator: estimator.encode(X), deadline)
 
     async def ask(self, row: Any, deadline: float | None = None) -> Answer:
         """``submit`` for asyncio. A task that is cancelled frees its place."""
         return await asyncio.wrap_future(self.submit(row, deadline))
 
     def _submit(
-        self, encode: Callable[[PlanVersion], tuple[Piece, np.ndarray]], deadline: float | None
+        self, encode: Callable[[Any], tuple[Piece, np.ndarray]], deadline: float | None
     ) -> list[Future[Answer]]:
         if deadline is not None and not deadline > 0:
             raise InvalidInput(f"deadline must be a positive number of seconds, got {deadline!r}.")
@@ -191,7 +186,7 @@ class CrumbOnline:
         while not accepted:
             version = self._version
             self._worker.check_open()
-            rows, points = encode(version)
+            rows, points = encode(version.estimator)
             if not isinstance(rows, Record):
                 rows = rows.copy()  # the caller may write to the row before it is answered
             clusters, now = version.plan.route(points).tolist(), self._clock.now()
@@ -275,7 +270,7 @@ class CrumbOnline:
                 self._worker.counts["refreshes"] += 1
                 self._worker.hurry()
         self._free_retired()
-        self._tell("refreshed", new.number, self._clock.now() - started)
+        tell(self._observers, "refreshed", new.number, self._clock.now() - started)
         return new.number
 
     def _free_retired(self) -> None:
@@ -287,12 +282,12 @@ class CrumbOnline:
             gone = [self._retired.pop(number) for number in self._retired.keys() - awaited]
             used = self._version.keys.union(*(old.keys for old in self._retired.values()))
         for version in gone:
-            version.forget(version.keys - used)
+            version.estimator.backend_.forget(version.keys - used)
 
     def _refresh_failed(self, error: BaseException) -> None:
         with self._changed:
             self._worker.counts["refresh_failures"] += 1
-        self._tell("refresh_failed", error)
+        tell(self._observers, "refresh_failed", error)
 
     def drift(self) -> Drift:
         """Compare the queries since the plan was made with those behind it.
@@ -300,11 +295,11 @@ class CrumbOnline:
         Where none came since, all the recent queries.
         """
         version = self._version
-        points = version.encode(self.recent(self._recent.fresh or None))[1]
+        points = version.estimator.encode(self.recent(self._recent.fresh or None))[1]
         found = version.baseline.compare(points, self.options.significance, version.number)
         with self._changed:
             self._drift = found
-        self._tell("looked", found)
+        tell(self._observers, "looked", found)
         return found
 
     def _drifted(self) -> bool:
@@ -316,7 +311,7 @@ class CrumbOnline:
     def learn(self, X: Any, y: Any) -> None:
         """Labelled rows for the pool; the next refresh uses them."""
         version = self._version
-        rows = version.encode(X)[0].copy()  # the caller may write to X again
+        rows = version.estimator.encode(X)[0].copy()  # the caller may write to X again
         labels = check_labels(y, len(rows), regression=version.classes is None)
         self._memory.add(rows, labels, self._clock.date())
 
@@ -370,9 +365,6 @@ class CrumbOnline:
         self._refresher.close()
         self._free_retired()  # the last to wait for a version may have been refused
         self._worker.join()
-
-    def _tell(self, what: str, *about: object) -> None:
-        tell(self._observers, what, *about)
 
     @property
     def closed(self) -> bool:

@@ -36,7 +36,7 @@ class Projection:
         view = {"version": version.number, "centroids": centroids, "queries": [], "clusters": []}
         count = min(QUERIES, self._stream.stats().accepted)
         if count:  # until queries come, the recent ones are rows of the pool
-            points = version.encode(self._stream.recent(count))[1]
+            points = version.estimator.encode(self._stream.recent(count))[1]
             view["queries"] = _rounded(self._flat(version.estimator, points))
             view["clusters"] = plan.route(points).tolist()
         return view
