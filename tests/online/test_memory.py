@@ -28,7 +28,8 @@ def test_the_recent_holds_the_latest_rows(sizes: list[int], size: int) -> None:
 
 def test_rows_from_before_the_plan_are_not_fresh() -> None:
     recent = Recent(5)
-    recent.add(np.zeros((4, 1)), fresh=False)
+    recent.add(np.zeros((4, 1)))
+    recent.fresh = 0  # as a new plan does
     recent.add(np.ones((2, 1)))
     assert (len(recent), recent.fresh) == (5, 2)
 
@@ -49,7 +50,7 @@ def test_the_youngest_stay() -> None:
     assert upcoming.pool.rows[:, 0].tolist() == [2.0, 3.0, 10.0, 11.0, 12.0]
     memory.add(np.array([[20.0]]), np.array([20]), 9.0)  # while the plan is made
     memory.commit(upcoming)
-    assert [piece.y.tolist() for piece in memory.new()] == [[20]]
+    assert [piece.y.tolist() for piece in memory.new] == [[20]]
     assert memory.upcoming(9.0).pool.y.tolist() == [3, 10, 11, 12, 20]
 
 

@@ -29,6 +29,7 @@ class Stats:
     refreshes: int = 0
     refresh_failures: int = 0
     pending: int = 0
+    learned: int = 0  # labelled rows that wait for the next refresh
     version: int = 1
     pool_version: int = 1
     plan_age: float = 0.0  # seconds

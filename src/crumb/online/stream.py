@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.table.encoder import Rows
 from crumb.table.pieces import Piece, Record
+
+Observers: TypeAlias = "Observer | Sequence[Observer] | None"
 
 
 class CrumbOnline:
@@ -114,7 +116,7 @@ class CrumbOnline:
         plan_ahead: bool = True,
         max_rows: int | None = None,
         max_age: float | None = None,
-        observer: Observer | Sequence[Observer] | None = None,
+        observer: Observers = None,
         clock: Clock | None = None,
         window: int | None = None,
     ):
@@ -140,11 +142,11 @@ class CrumbOnline:
     def _remember(self, state: StreamState) -> None:
         self._version = state.version
         self._retired: dict[int, PlanVersion] = {}  # replaced, and queries may still wait for them
-        self._memory = PoolMemory(state.pool, self.options.max_rows, self.options.max_age)
-        self._memory.restore(state.new)
+        limits = self.options.max_rows, self.options.max_age
+        self._memory = PoolMemory(state.pool, *limits, list(state.new))
         self._recent = Recent(self.options.recent)
         for rows in state.recent:
-            self._recent.add(rows, fresh=False)
+            self._recent.add(rows)
         self._recent.fresh = state.fresh
         self._drift: Drift | None = None
         self._building = threading.Lock()  # one new plan at a time
@@ -202,6 +204,11 @@ class CrumbOnline:
         self._worker.watch(items)
         self._refresher.saw(len(items))
         return [item.future for item in items]
+
+    def check_room(self, rows: int) -> None:
+        """Raise ``StreamFull`` where as many rows would be refused now."""
+        with self._changed:
+            self._worker.buffers.check_room(rows)
 
     def flush(self, wait_for_answers: bool = True) -> None:
         """Answer now what waits now, however few there are."""
@@ -313,7 +320,8 @@ class CrumbOnline:
         version = self._version
         rows = version.estimator.encode(X)[0].copy()  # the caller may write to X again
         labels = check_labels(y, len(rows), regression=version.classes is None)
-        self._memory.add(rows, labels, self._clock.date())
+        with self._changed:
+            self._memory.add(rows, labels, self._clock.date())
 
     # The stream as a whole
 
@@ -323,6 +331,7 @@ class CrumbOnline:
             return Stats(
                 **{name: counts[name] for name in COUNTERS},
                 pending=self._worker.buffers.pending,
+                learned=sum(len(rows.y) for rows in self._memory.new),
                 version=version.number,
                 pool_version=version.pool_number,
                 plan_age=self._clock.date() - version.made,
@@ -338,7 +347,7 @@ class CrumbOnline:
                 version=self._version,
                 pool=self._memory.pool,
                 recent=self._recent.pieces(),
-                new=self._memory.new(),
+                new=list(self._memory.new),
                 fresh=self._recent.fresh,
                 counters={name: self._worker.counts[name] for name in COUNTERS},
             )
@@ -352,7 +361,7 @@ class CrumbOnline:
         cls,
         path: str | Path,
         *,
-        observer: Observer | Sequence[Observer] | None = None,
+        observer: Observers = None,
         clock: Clock | None = None,
         **changes: Any,
     ) -> CrumbOnline:
