@@ -1,11 +1,11 @@
-"""online/clock.py: real time."""
+"""online/worker.py: real time. The passes are tested through the stream."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-from crumb.online.clock import Clock
+from crumb.online.worker import Clock
 
 
 def test_it_waits_as_long_as_it_is_told_and_no_longer() -> None:

@@ -1,11 +1,14 @@
-"""The pool of a stream: labelled rows join it and old ones leave it at the next refresh."""
+"""What a stream remembers: its latest queries, and the labelled rows of its pool.
+
+The next plan is made for the latest queries. Labelled rows join the pool, and old ones leave it,
+at the next refresh.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -13,7 +16,39 @@ from sklearn.base import clone
 from crumb.errors import InvalidInput
 from crumb.estimator import check_labels as check_target
 from crumb.table.encoder import Rows
-from crumb.table.pieces import stack, take
+from crumb.table.pieces import Piece, Record, stack, take
+
+
+class Recent:
+    """The latest ``size`` queries, in the pieces in which they came."""
+
+    def __init__(self, size: int):
+        self.size = size
+        self.fresh = 0  # queries since the current plan was made, counted up to ``size``
+        self._pieces: deque[Piece] = deque()
+        self._held = 0
+
+    def add(self, rows: Piece) -> None:
+        if len(rows) > self.size and not isinstance(rows, Record):
+            # A slice would keep the whole table in memory.
+            rows = take(rows, np.arange(len(rows) - self.size, len(rows)))
+        self._pieces.append(rows)
+        self._held += len(rows)
+        self.fresh = min(self.size, self.fresh + len(rows))
+        while self._held - len(self._pieces[0]) >= self.size:
+            self._held -= len(self._pieces.popleft())
+
+    def __len__(self) -> int:
+        return min(self.size, self._held)
+
+    def pieces(self) -> list[Piece]:
+        """Quick, so that it can be called under a lock; ``latest`` puts them together."""
+        return list(self._pieces)
+
+
+def latest(pieces: list[Piece], count: int) -> Rows:
+    rows = stack(pieces)
+    return take(rows, np.arange(max(0, len(rows) - count), len(rows)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +59,6 @@ class LabelledRows:
     y: np.ndarray
     came: np.ndarray
 
-    def take(self, index: np.ndarray) -> LabelledRows:
-        return LabelledRows(take(self.rows, index), self.y[index], self.came[index])
-
 
 def join(parts: list[LabelledRows]) -> LabelledRows:
     return LabelledRows(
@@ -36,60 +68,46 @@ def join(parts: list[LabelledRows]) -> LabelledRows:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class NextPool:
+class NextPool(NamedTuple):
     """A pool that a refresh is built with; the first ``joined`` of the new pieces are in it."""
 
     pool: LabelledRows
     joined: int
 
 
+@dataclass
 class PoolMemory:
     """The pool of the current version, and what was learned since.
 
-    ``max_rows``, and ``max_age`` in seconds: None for any.
+    The stream's lock guards changes. ``max_rows``, and ``max_age`` in seconds: None for any.
     """
 
-    def __init__(
-        self, pool: LabelledRows, max_rows: int | None = None, max_age: float | None = None
-    ):
-        self.max_rows, self.max_age = max_rows, max_age
-        self.pool = pool
-        self._new: list[LabelledRows] = []
-        self._lock = threading.Lock()
+    pool: LabelledRows
+    max_rows: int | None = None
+    max_age: float | None = None
+    new: list[LabelledRows] = field(default_factory=list)  # what the pool does not have yet
 
     def add(self, rows: Rows, y: np.ndarray, date: float) -> None:
         if _sort_of(y) != _sort_of(self.pool.y):
             raise InvalidInput(
                 f"Labels are of type {y.dtype}, those of the pool of type {self.pool.y.dtype}."
             )
-        self.restore([LabelledRows(rows, y, np.full(len(y), date))])
-
-    def restore(self, new: Iterable[LabelledRows]) -> None:
-        """Rows that were checked before."""
-        with self._lock:
-            self._new.extend(new)
-
-    def new(self) -> list[LabelledRows]:
-        """What the current pool does not have yet."""
-        with self._lock:
-            return list(self._new)
+        self.new.append(LabelledRows(rows, y, np.full(len(y), date)))
 
     def upcoming(self, date: float) -> NextPool | None:
         """The pool as it should be now; None where the current one is it."""
-        new = self.new()
-        parts = [self.pool, *new]
-        came = np.concatenate([part.came for part in parts])
-        kept = self._kept(came, date)
-        if not new and len(kept) == len(came):
+        new = list(self.new)
+        pool = join([self.pool, *new])
+        kept = self._kept(pool.came, date)
+        if not new and len(kept) == len(pool.y):
             return None
-        return NextPool(join(parts).take(kept), len(new))
+        left = LabelledRows(take(pool.rows, kept), pool.y[kept], pool.came[kept])
+        return NextPool(left, len(new))
 
     def commit(self, upcoming: NextPool) -> None:
         """The pool that a refresh was built with has become the current one."""
-        with self._lock:
-            self.pool = upcoming.pool
-            del self._new[: upcoming.joined]
+        self.pool = upcoming.pool
+        del self.new[: upcoming.joined]
 
     def _kept(self, came: np.ndarray, date: float) -> np.ndarray:
         """The youngest rows, in the order in which they stand in the pool."""

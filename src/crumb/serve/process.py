@@ -5,21 +5,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import uvicorn
 
 from crumb.errors import InvalidInput
-from crumb.serve.logs import event
+from crumb.online import CrumbOnline, Observer
+from crumb.serve.app import make_app
+from crumb.serve.limits import Limits
+from crumb.serve.metrics import History, Metrics
+from crumb.serve.schema import Schema
 from crumb.serve.service import Service
+from crumb.serve.snapshot import PlanArchive, Snapshots, write_schema
+from crumb.serve.upkeep import few_arenas, looking, many_files, repeated, trim
+from crumb.serve.watch import event, log
 
-LAST_BYTES = 5.0  # seconds that a slow reader has for an answer that was written before the end
+LAST_BYTES = 5  # seconds that a slow reader has for an answer that was written before the end
 BACKLOG = 2_048
+TRIM_EVERY = 15.0  # seconds
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -37,14 +45,43 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
-def many_files() -> None:
-    """As many connections as the system lets this process have: the usual 1,024 files are few."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
+def run_service(
+    make_stream: Callable[[Sequence[Observer]], tuple[CrumbOnline, Schema]],
+    bound: socket.socket,
+    limits: Limits,
+    options: Namespace,
+) -> None:
+    """Serve until SIGTERM; the last snapshot is written when everything accepted is answered.
 
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    ``options``: those of ``crumb serve``.
+    """
+    state, keep_plans = options.state, options.keep_plans
+    many_files()
+    few_arenas()
+    metrics, history, archive = Metrics(), History(), PlanArchive(state)
+    stream, schema = make_stream([metrics, history, *([archive] if keep_plans else [])])
+    with contextlib.ExitStack() as stack:
+        keep = None
+        if state is not None:
+            snapshots = Snapshots(stream, state, metrics)
+            keep = snapshots.write
+            state.mkdir(parents=True, exist_ok=True)
+            write_schema(state, schema)
+            if keep_plans:
+                archive.start(stream)
+            snapshots.write()
+            stack.callback(snapshots.write)
+        stack.callback(stream.close)
+        service = Service(stream, schema, limits, options.name, keep)
+        stack.callback(service.intake.close)
+        stack.enter_context(repeated(options.drift_every, looking(stream), "crumb-drift"))
+        stack.enter_context(repeated(TRIM_EVERY, trim, "crumb-memory"))
+        if state is not None:
+            stack.enter_context(
+                repeated(options.snapshot_every, snapshots.write, "crumb-snapshots")
+            )
+        app = make_app(service, metrics, history, learn=options.learn)
+        _run(app, service, bound, options.grace, options.json)
 
 
 class Server(uvicorn.Server):
@@ -83,9 +120,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def run(
-    app: Any, service: Service, bound: socket.socket, grace: float = 0.0, as_json: bool = False
-) -> None:
+def _run(app: Any, service: Service, bound: socket.socket, grace: float, as_json: bool) -> None:
     """Serve until SIGTERM or Ctrl-C; returns when everything accepted is answered."""
     config = uvicorn.Config(
         app,
@@ -94,26 +129,20 @@ def run(
         server_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=30,
-        timeout_graceful_shutdown=int(LAST_BYTES),
+        timeout_graceful_shutdown=LAST_BYTES,
         lifespan="off",
         ws="none",
     )
 
     def ready() -> None:
-        stream = service.stream
+        stream, (host, port) = service.stream, bound.getsockname()[:2]
         event("ready", version=stream.version, contexts=stream.plan.n_clusters)
-        said = f"crumb: {service.name!r} answers at {url(bound)}"
-        if as_json:
-            said = json.dumps({"name": service.name, "url": url(bound)})
-        print(said, flush=True)
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        said = f"crumb: {service.name!r} answers at {url}"
+        print(json.dumps({"name": service.name, "url": url}) if as_json else said, flush=True)
 
     try:
         Server(config, service, ready, grace).run(sockets=[bound])
     except KeyboardInterrupt:
-        logging.getLogger("crumb.serve").warning("interrupted")
+        log.warning("interrupted")
         sys.exit(130)
-
-
-def url(bound: socket.socket) -> str:
-    host, port = bound.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
