@@ -65,14 +65,8 @@ def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
     queries = open_queries(args.test, list(model.feature_names_in_))
     options = parameters(args)
     verbose, _ = options.pop("verbose"), options.pop("engine", None)
-    about = {
-        "task": model.task,
-        "pool": model.pool_.fingerprint,
-        "no_proba": args.no_proba,
-        "quantiles": args.quantiles,
-        "plan": args.plan,
-        "options": options,
-    }
+    wanted = {name: getattr(args, name) for name in ("no_proba", "quantiles", "plan")}
+    about = {"task": model.task, "pool": model.pool_.fingerprint, **wanted, "options": options}
     plan = answer_files(
         queries,
         args.out,

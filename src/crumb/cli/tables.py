@@ -79,9 +79,7 @@ def load_training(
 
 def _is_text(column: pd.Series) -> bool:
     """Text, and not bools that a missing value has turned into objects."""
-    return column.dtype in (object, "str") and all(
-        isinstance(value, str) for value in column.dropna()
-    )
+    return pd.api.types.infer_dtype(column) in ("string", "empty")
 
 
 def read_table(path: str, texts: Iterable[str] = ()) -> pd.DataFrame:
@@ -230,9 +228,8 @@ def as_classes(y: pd.Series) -> Any:
 def is_large(args: argparse.Namespace) -> bool:
     """Whether a table is a folder, a glob or too large to read whole, or an option asks for it."""
     asked = args.where or args.chunk_rows is not None or hasattr(args, "engine")
-    return bool(asked or getattr(args, "replan", False)) or any(
-        _many_or_big(path) for path in (args.train, args.test)
-    )
+    asked = asked or getattr(args, "replan", False)
+    return bool(asked) or _many_or_big(args.train) or _many_or_big(args.test)
 
 
 def _many_or_big(path: str) -> bool:
