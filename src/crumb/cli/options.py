@@ -113,10 +113,10 @@ def add_selection_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--paper", **_flag("the paper's settings; other options still win"))
     group = parser.add_argument_group("running")
     _add(group, RUNNING)
-    add_output_options(group)
+    _add_output_options(group)
 
 
-def add_output_options(group: Any) -> None:
+def _add_output_options(group: Any) -> None:
     group.add_argument("--json", **JSON)
     group.add_argument("--quiet", **_flag("no progress bars"))
 
@@ -151,7 +151,7 @@ def add_demo(commands: Any) -> None:
     add, picture = parser.add_argument, "crumb-demo.png"
     add("--rows", default=6_000, **_value("N", "pool rows (6,000)", int))
     add("--out", default=picture, **_value("FILE", f"the picture ({picture})"))
-    add_output_options(parser)
+    _add_output_options(parser)
 
 
 def add_predict(commands: Any) -> None:
