@@ -12,12 +12,12 @@ import warnings
 import numpy as np
 import pytest
 import streams
+from crumb.plane import flatten
 from serving import eventually
 
 from crumb import CrumbOnline
 from crumb.errors import StreamFull
 from crumb.online import Drift
-from crumb.plane import flatten
 from crumb.serve import watch
 from crumb.serve.intake import Intake
 from crumb.serve.metrics import LENGTH, History

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from crumb.online import CrumbOnline
-from crumb.plane import Plane, flatten
+from crumb.picture import Plane, flatten
 from crumb.serve.service import Service
 
 QUERIES = 200  # the latest, on the map
