@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from crumb.rng import generator
-from crumb.selection.finder import nearest_rows
+from crumb.selection.base import nearest_rows
 
 NEIGHBOURS = 4  # of each query
 MOST_DISTANCES = 500_000_000  # between queries and the pool: some seconds

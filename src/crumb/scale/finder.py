@@ -21,8 +21,7 @@ from crumb.scale.closeness import Closeness, Distance, RffCross
 from crumb.scale.reader import ReadPoints
 from crumb.scale.rules import NearestRows, NumberedRows, RareClasses, RowsOfCells, Rule, Strata
 from crumb.scale.shortlist import Score, Shortlist, score_shards
-from crumb.selection.base import Problem
-from crumb.selection.finder import Among, Finder, Held, Nearest, Numbered, Question
+from crumb.selection.base import Among, Finder, Held, Nearest, Problem, Question
 
 if TYPE_CHECKING:
     from crumb.options import Options
@@ -48,13 +47,12 @@ class FileFinder(Finder):
 
     def find(self, centroids: np.ndarray, *questions: Question) -> list[list[np.ndarray]]:
         found = self._pass([_rule(question) for question in questions], centroids)
-        answers = []
-        for number, question in enumerate(questions):
-            if isinstance(question, Numbered):
-                answers.append(question.lists)
-            else:
-                answers.append([self.held.numbers(rows) for rows in found.lists_of(number)])
-        return answers
+        return [
+            question
+            if isinstance(question, list)
+            else [self.held.numbers(rows) for rows in found.lists_of(number)]
+            for number, question in enumerate(questions)
+        ]
 
     def _pass(self, rules: Sequence[Rule], centroids: np.ndarray) -> Shortlist:
         """What the rules want, and what ``min_per_class`` may need, in one pass."""
@@ -70,16 +68,11 @@ class FileFinder(Finder):
         return found
 
     def candidates(self, problem: Problem, labels: np.ndarray, centroids: np.ndarray) -> Among:
-        kernel = problem.search.name
         among = FileCandidates(problem, labels, centroids, self.size)
-        found = self._pass(among.rules, centroids)
-        return Among(
-            among.count,
-            among.of_clusters(found),
-            among.count,
-            among.count if kernel == "exact" else None,
-            among.facts,
-        )
+        candidates = among.of_clusters(self._pass(among.rules, centroids))
+        first = among.count if problem.search.name == "exact" else None
+        sizes = {"most": among.count, "available": among.count, "first": first}
+        return {"candidates": candidates, **sizes}, among.facts
 
     def centroids(self, n_clusters: int) -> np.ndarray:
         """By mini-batch k-means on a sample."""
@@ -95,8 +88,8 @@ class FileFinder(Finder):
 
 
 def _rule(question: Question) -> Rule:
-    if isinstance(question, Numbered):
-        return NumberedRows(np.concatenate(question.lists))
+    if isinstance(question, list):
+        return NumberedRows(np.concatenate(question))
     if isinstance(question, Nearest):
         if len(question.points) * question.n > KNN_ENTRIES:
             raise InvalidInput(

@@ -25,7 +25,7 @@ from crumb.scale.reader import Reader, ReadPoints, fetch_rows
 from crumb.scale.source import Source, count_rows, open_source
 from crumb.scale.statistics import Statistics, gather, open_encoder
 from crumb.selection import Strategy
-from crumb.selection.finder import Finder, TableFinder, support_rows
+from crumb.selection.base import Finder, TableFinder, support_rows
 from crumb.table.encoder import TableEncoder
 from crumb.table.space import ColumnSpace, Space, learn_space
 
