@@ -23,8 +23,7 @@ from crumb import CrumbClassifier
 from crumb.herding.neighbours import squared_distances
 from crumb.scale import finder
 from crumb.scale import pool as pools
-from crumb.scale.block import Block
-from crumb.scale.rules import Entries, NearestRows
+from crumb.scale.rules import Block, Entries, NearestRows
 
 
 class EveryPair(NearestRows):

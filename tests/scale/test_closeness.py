@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from crumb.herding.kernel import RandomFourierFeatures
-from crumb.scale.closeness import Distance, RffCross
+from crumb.scale.strata import Distance, RffCross
 
 
 def test_closeness_against_brute_force():

@@ -11,22 +11,16 @@ from crumb.herding.neighbours import below
 from crumb.herding.strata import STRATA
 from crumb.rng import row_numbers
 from crumb.scale import rules, shortlist
-from crumb.scale.block import Block
-from crumb.scale.closeness import Distance
-from crumb.scale.rules import (
-    NEAREST,
-    NearestRows,
-    NumberedRows,
-    RareClasses,
-    RowsOfCells,
-    Strata,
-    quotas,
-)
+from crumb.scale.rules import Block, NearestRows, NumberedRows, RareClasses, RowsOfCells
 from crumb.scale.shortlist import Shortlist
+from crumb.scale.strata import NEAREST, Distance, Strata, quotas
 
 
 def block_of(points, ids, codes):
-    return Block.of(points, codes, ids, 5)
+    def some(values):
+        return lambda rows: values if rows is None else values[rows]
+
+    return Block(ids, 5, some(points), None if codes is None else some(codes))
 
 
 def blocks(points, codes, cuts):

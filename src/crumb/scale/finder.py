@@ -17,10 +17,9 @@ from crumb.herding.candidates import Candidates, neighbours_beside
 from crumb.herding.neighbours import asking, each_of, fraction_searched
 from crumb.quiet import quiet
 from crumb.rng import generator
-from crumb.scale.closeness import Closeness, Distance, RffCross
-from crumb.scale.reader import ReadPoints
-from crumb.scale.rules import NearestRows, NumberedRows, RareClasses, RowsOfCells, Rule, Strata
+from crumb.scale.rules import NearestRows, NumberedRows, RareClasses, RowsOfCells, Rule
 from crumb.scale.shortlist import Score, Shortlist, score_shards
+from crumb.scale.strata import Closeness, Distance, RffCross, Strata
 from crumb.selection.base import Among, Finder, Held, Nearest, Problem, Question
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ SHORTLIST_CELLS = 40_000_000  # clusters × candidates × columns that are kept:
 ENTRY_CELLS = 10  # columns that a candidate counts for at least: sorting it costs as much
 KNN_ENTRIES = 20_000_000  # points × rows of a context
 MOST_CENTROIDS = 2_000  # of the pool: every row is compared with each of them
-ROWS_PER_CENTROID = 100  # of the sample that mini-batch k-means sees
 
 
 class FileFinder(Finder):
@@ -75,13 +73,11 @@ class FileFinder(Finder):
         return {"candidates": candidates, **sizes}, among.facts
 
     def centroids(self, n_clusters: int) -> np.ndarray:
-        """By mini-batch k-means on a sample."""
+        """By mini-batch k-means on the sketch."""
         from sklearn.cluster import MiniBatchKMeans
 
-        n_clusters = min(n_clusters, MOST_CENTROIDS)
-        fraction = min(1.0, n_clusters * ROWS_PER_CENTROID / self.size)
-        sample, _ = self.pool.read_points(ReadPoints(self.pool.reader, fraction, False))
-        n_clusters, seed = min(n_clusters, len(sample)), self.seed % 2**32
+        sample, seed = self.pool.sketch.points, self.seed % 2**32
+        n_clusters = min(n_clusters, MOST_CENTROIDS, len(sample))
         with quiet(category=UserWarning):
             means = MiniBatchKMeans(n_clusters, random_state=seed, n_init=1, batch_size=4_096)
             return np.unique(means.fit(sample).cluster_centers_, axis=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,11 +18,10 @@ from crumb.options import Options
 from crumb.planning import table_pool
 from crumb.pool import HeldRows, Pool
 from crumb.rng import generator
-from crumb.scale.block import Block
 from crumb.scale.engine import Engine
 from crumb.scale.finder import FileFinder
-from crumb.scale.frames import to_frame, to_labels, with_categories
-from crumb.scale.reader import Reader, ReadPoints, fetch_rows
+from crumb.scale.reader import Reader, fetch_rows, to_frame, to_labels
+from crumb.scale.rules import Block
 from crumb.scale.source import Source, count_rows, open_source
 from crumb.scale.statistics import Statistics, gather, open_encoder
 from crumb.selection import Strategy
@@ -44,7 +44,7 @@ def read_whole(source: Source) -> tuple[pd.DataFrame, np.ndarray | None]:
     columns = view.with_target()
     blocks = pa.concat_tables([block for shard in source.shards for block in shard.blocks(columns)])
     labels = None if view.target is None else to_labels(blocks, view.target)
-    return with_categories(to_frame(blocks, view.features), view.dictionaries), labels
+    return to_frame(blocks, view.features, view), labels
 
 
 def open_pool(
@@ -152,14 +152,10 @@ class FilePool(Pool):
         if not self.covered:
             return FileFinder(self, options)
         with_codes = self.n_classes is not None and options.min_per_class > 0
-        points, codes = self.read_points(ReadPoints(self.reader, 1.0, with_codes))
+        read, shards = partial(self.reader.read_shard, with_codes), self.source.shards
+        found = zip(*self.engine.map(read, shards, len(shards)), strict=True)
+        points, codes = map(np.concatenate, found)
         return TableFinder(points, codes if with_codes else None, options.seed)
-
-    def read_points(self, read: ReadPoints) -> tuple[np.ndarray, np.ndarray]:
-        """Points and classes from all shards."""
-        shards = self.source.shards
-        points, codes = zip(*self.engine.map(read, shards, len(shards)), strict=True)
-        return np.concatenate(points), np.concatenate(codes)
 
     def hold(self, contexts: Sequence[np.ndarray]) -> HeldRows:
         """The rows of some contexts, read from the files unless they are here already."""
@@ -194,8 +190,8 @@ class _Samples:
 
     def sketched(self, statistics: Statistics, reader: Reader) -> Block:
         table, target = self.table(statistics, self.sketch), self.source.view.target
-        codes = None if reader.classes is None else reader.codes(table, str(target))
-        return Block.of(reader.points(table), codes, self.sketch, reader.seed)
+        codes_of = None if reader.classes is None else partial(reader.codes, table, str(target))
+        return Block(self.sketch, reader.seed, partial(reader.points, table), codes_of)
 
 
 def _held(table: pa.Table, ids: np.ndarray, reader: Reader, target: str | None) -> HeldRows:

@@ -25,10 +25,9 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from crumb.progress import progress_bar
-from crumb.scale.block import Block
 from crumb.scale.engine import Engine
 from crumb.scale.reader import Reader
-from crumb.scale.rules import Rule
+from crumb.scale.rules import Block, Rule
 from crumb.scale.source import Shard
 
 ROOM = 1 << 20  # entries, or rows, that may wait before they are sorted

@@ -7,7 +7,7 @@ of the shards, so the result does not depend on which worker had which shard.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from crumb.errors import InvalidInput
 from crumb.progress import progress_bar
 from crumb.scale.engine import Engine
-from crumb.scale.frames import kinds_of, plain_columns, to_frame, to_labels
+from crumb.scale.reader import plain_columns, to_frame, to_labels
 from crumb.scale.source import Shard, Source, View
 from crumb.table.encoder import TableEncoder
 from crumb.table.statistics import Moments, TableStatistics
@@ -88,7 +88,7 @@ class Gather:
             for first, block in shard.numbered_blocks(with_target=True):
                 here = wanted[(wanted >= first) & (wanted < first + len(block))] - first
                 parts.append(self._block(block, shard, here))
-        return joined(parts)
+        return reduce(Statistics.merge, parts)
 
     def _block(self, block: pa.Table, shard: Shard, wanted: np.ndarray) -> Statistics:
         present = np.array([len(block) - block[name].null_count for name in shard.view.features])
@@ -129,7 +129,11 @@ def open_encoder(view: View, categorical_features: Any) -> TableEncoder:
     """An encoder that knows only the kinds: infinite values are counted, not moved."""
     encoder = TableEncoder(categorical_features)
     encoder.columns_ = list(view.features)
-    encoder.kinds_ = kinds_of(view, encoder)
+    encoder.kinds_ = [_kind(view.schema.field(name)) for name in view.features]
+    marked = view.dictionaries.union(encoder.declared())
+    for j, name in enumerate(view.features):
+        if name in marked and encoder.kinds_[j] != "empty":
+            encoder.kinds_[j] = "category"
     encoder.bounds_ = np.tile([-np.inf, np.inf], (len(view.features), 1))
     return encoder
 
@@ -152,9 +156,20 @@ def gather(
                 yield part
                 advance(1)
 
-    return joined(parts())
+    return reduce(Statistics.merge, parts())
 
 
-def joined(parts: Iterable[Statistics]) -> Statistics:
-    """All of them, in order."""
-    return reduce(Statistics.merge, parts)
+def _kind(field: pa.Field) -> str:
+    """ "number", "text" or "empty"."""
+    types = pa.types
+    texts = types.is_string, types.is_large_string, types.is_string_view, types.is_time
+    numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal
+    times = types.is_date, types.is_timestamp, types.is_duration
+    kinds = {"empty": (types.is_null,), "text": texts, "number": (*numbers, *times)}
+    for kind, tests in kinds.items():
+        if any(is_of(field.type) for is_of in tests):
+            return kind
+    raise InvalidInput(
+        f"The column {field.name!r} is of type {field.type}, which is no feature: "
+        "leave it out with columns=."
+    )
