@@ -19,7 +19,7 @@ from crumb.quiet import quiet
 from crumb.rng import generator
 from crumb.scale.rules import NearestRows, NumberedRows, RareClasses, RowsOfCells, Rule
 from crumb.scale.shortlist import Score, Shortlist, score_shards
-from crumb.scale.strata import Closeness, Distance, RffCross, Strata
+from crumb.scale.strata import Distance, Strata
 from crumb.selection.base import Among, Finder, Held, Nearest, Problem, Question
 
 if TYPE_CHECKING:
@@ -111,18 +111,14 @@ class FileCandidates:
                 f"a pool in files: lower context_size to {room // LEAST:,}, or n_clusters."
             )
         self.asking: list[np.ndarray] = []  # queries whose neighbours are candidates
-        self.facts: dict[str, Any] = {"scored_by": "rff"}
-        measure: Closeness = Distance(centroids)
-        if self.kernel == "rff":
-            self.count = min(room, size)
-            features = problem.features()
-            measure = RffCross(features.omega.numpy(), features.phase.numpy(), members)
-        else:
+        self.facts: dict[str, Any] = {}
+        self.count = min(room, size)
+        if self.kernel != "rff":
             self.asking = asking(labels, self.n, problem.seed)
             self.count = min(2 * room // 3, size)  # neighbours come on top
-            if self.kernel != "exact":  # which takes as many as there is room for
-                self.count = min(self.count, MOST * self.n)
-        self.strata = Strata(measure, members, self.count)
+        if self.kernel not in ("rff", "exact"):  # which take as many as there is room for
+            self.count = min(self.count, MOST * self.n)
+        self.strata = Strata(Distance(centroids), members, self.count)
         # Where the queries reach much farther than the pool, nearly all rows are in one stratum.
         # Some random rows then fill the contexts up.
         spare = generator(problem.seed, "spare").choice(size, min(self.n, size), replace=False)
@@ -135,11 +131,10 @@ class FileCandidates:
         every, sizes = np.concatenate(self.asking), list(map(len, self.asking))
         exact = self.kernel == "exact"
         fraction = 1.0 if exact else fraction_searched(self.size, len(every))
-        self.facts = {"scored_by": "distance", "neighbours_among": round(fraction * self.size)}
+        self.facts["neighbours_among"] = round(fraction * self.size)
         each = [each_of(neighbours_beside(self.count, self.n), size) for size in sizes]
-        groups, counts = np.repeat(np.arange(len(sizes)), sizes), np.repeat(each, sizes)
-        queries = self.problem.queries[every]
-        return NearestRows(queries, counts, fraction, groups, roughly=True)
+        queries, counts = self.problem.queries[every], np.repeat(each, sizes)
+        return NearestRows(queries, counts, fraction, roughly=True)
 
     def of_clusters(self, found: Shortlist) -> Candidates:
         """From what the pass has kept."""

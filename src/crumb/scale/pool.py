@@ -35,14 +35,14 @@ HELD_CELLS = 10_000_000  # a table with fewer cells is read whole, as a table in
 
 
 def fits_in_memory(source: Source) -> bool:
-    return source.rows * len(source.view.with_target()) <= HELD_CELLS
+    return source.rows * len(source.view.columns) <= HELD_CELLS
 
 
 def read_whole(source: Source) -> tuple[pd.DataFrame, np.ndarray | None]:
     """The table as a data frame, and its target."""
     view = source.view
-    columns = view.with_target()
-    blocks = pa.concat_tables([block for shard in source.shards for block in shard.blocks(columns)])
+    blocks = (block for shard in source.shards for block in shard.blocks(view.columns))
+    blocks = pa.concat_tables(blocks)
     labels = None if view.target is None else to_labels(blocks, view.target)
     return to_frame(blocks, view.features, view), labels
 
@@ -104,19 +104,19 @@ class FilePool(Pool):
         """One pass over a counted source. ``classify``: whether labels are classes; None: none."""
         _check(options.strategy, features)
         opened = open_encoder(source.view, categorical_features)
-        samples = _Samples(source, options.seed)
-        statistics = gather(source, engine, opened, classify, samples.all, options.verbose)
-        statistics.check_labels()
+        seed, verbose = options.seed, options.verbose
+        samples = _Samples(source, seed)
+        statistics = gather(source, engine, opened, classify, samples.all, verbose)
         encoder, target = statistics.closed(opened), source.view.target
-        table = samples.table(statistics, samples.plain)
+        table, sketch = (samples.table(statistics, ids) for ids in (samples.plain, samples.sketch))
         space: Space = ColumnSpace(statistics.table, opened)
         if features is not None:
             rows = encoder.transform(to_frame(table, source.view.features))
             labels = None if target is None else to_labels(table, target)
             space, _ = learn_space(features, rows, encoder, labels, None)
-        classes = np.unique(statistics.distinct_labels()) if classify else None
-        reader = Reader(encoder, space, classes, options.seed)
-        held = _held(table, samples.plain, reader, target)
+        distinct = statistics.distinct_labels()
+        reader = Reader(encoder, space, target, np.unique(distinct) if classify else None, seed)
+        held = _held(table, samples.plain, reader)
         points = space.transform(held.rows)
         return cls(
             source,
@@ -125,10 +125,10 @@ class FilePool(Pool):
             held,
             points[np.searchsorted(samples.plain, samples.bandwidth)],
             points[np.searchsorted(samples.plain, samples.support)],
-            samples.sketched(statistics, reader),
+            Block(samples.sketch, reader, sketch, bool(classify)),
             _fingerprint(statistics, encoder, points),
-            held.y if classes is None else statistics.distinct_labels(),
-            options.verbose,
+            distinct if classify else held.y,
+            verbose,
         )
 
     @property
@@ -161,9 +161,8 @@ class FilePool(Pool):
         """The rows of some contexts, read from the files unless they are here already."""
         ids = np.unique(np.concatenate(list(contexts)))
         if self.held is None or not np.isin(ids, self.held.ids).all():
-            view = self.source.view
-            table = fetch_rows(self.engine, self.source, ids, view.with_target())
-            self.held = _held(table, ids, self.reader, view.target)
+            table = fetch_rows(self.engine, self.source, ids, self.source.view.columns)
+            self.held = _held(table, ids, self.reader)
         return self.held
 
     def __getstate__(self) -> dict[str, Any]:
@@ -175,7 +174,7 @@ class _Samples:
     """Rows whose numbers are known before the first pass, so that it can bring them along."""
 
     def __init__(self, source: Source, seed: int):
-        self.source, rows = source, source.rows
+        rows = source.rows
         self.bandwidth = bandwidth_rows(rows, generator(seed, "bandwidth"))
         self.support = support_rows(rows, seed)
         self.plain = np.union1d(self.bandwidth, self.support)  # kept as rows
@@ -188,19 +187,14 @@ class _Samples:
         whole = pa.concat_tables(statistics.sample)
         return whole.take(pa.array(np.searchsorted(self.all, ids)))
 
-    def sketched(self, statistics: Statistics, reader: Reader) -> Block:
-        table, target = self.table(statistics, self.sketch), self.source.view.target
-        codes_of = None if reader.classes is None else partial(reader.codes, table, str(target))
-        return Block(self.sketch, reader.seed, partial(reader.points, table), codes_of)
 
-
-def _held(table: pa.Table, ids: np.ndarray, reader: Reader, target: str | None) -> HeldRows:
+def _held(table: pa.Table, ids: np.ndarray, reader: Reader) -> HeldRows:
     rows = reader.encoder.transform(to_frame(table, reader.encoder.columns_))
     y, n_classes = np.zeros(len(rows)), None
     if reader.classes is not None:
-        y, n_classes = reader.codes(table, str(target)), len(reader.classes)
-    elif target is not None:
-        y = to_labels(table, target).astype(np.float64)
+        y, n_classes = reader.codes(table), len(reader.classes)
+    elif reader.target is not None:
+        y = to_labels(table, reader.target).astype(np.float64)
     return HeldRows(rows, y, ids, n_classes, reader.token)
 
 

@@ -68,6 +68,7 @@ class Reader:
 
     encoder: TableEncoder
     space: Space
+    target: str | None
     classes: np.ndarray | None
     seed: int
     token: bytes = field(default_factory=partial(os.urandom, 16))  # of the pool
@@ -94,8 +95,9 @@ class Reader:
             return None
         return self.space.of_columns(values)
 
-    def codes(self, block: pa.Table, target: str, rows: Some = None) -> np.ndarray:
-        labels = to_labels(_taken(block.select([target]), rows), target)
+    def codes(self, block: pa.Table, rows: Some = None) -> np.ndarray:
+        assert self.target is not None
+        labels = to_labels(_taken(block.select([self.target]), rows), self.target)
         return pd.Index(self.classes).get_indexer(pd.Index(labels))
 
     def read_shard(self, with_codes: bool, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
@@ -104,7 +106,7 @@ class Reader:
         for _, block in shard.numbered_blocks(with_codes):
             points.append(self.points(block))
             if with_codes:
-                codes.append(self.codes(block, str(shard.view.target)))
+                codes.append(self.codes(block))
         return np.concatenate(points), np.concatenate(codes)
 
 

@@ -11,21 +11,20 @@ Shapes: b rows of a block, d columns, K clusters, C classes, T points whose neig
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from crumb.herding.neighbours import below, nearest_each, squared_distances
+from crumb.herding.neighbours import below, nearest_each
 from crumb.rng import row_numbers
-from crumb.scale.reader import Some
+from crumb.scale.reader import Reader
 
 if TYPE_CHECKING:
     from crumb.scale.strata import Strata
 
-WORTH_PRUNING = 0.5  # fraction of the rows up to which leaving out the others saves time
-REACH = 1.001  # times the distance up to which rows are near: more than rounding takes away
 SAMPLE_PAIRS = 1 << 26  # points × rows of a sample, compared in tiles
 DEVIATIONS = 4.0  # standard deviations to spare in what a sample tells about the pool
 
@@ -33,18 +32,11 @@ Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # lists, keys, rows of the 
 
 
 class Block:
-    """``points_of`` and ``codes_of`` give the points and the classes of some of the rows."""
+    """Some rows of the pool, of which no more is computed than a rule asks for."""
 
-    def __init__(
-        self,
-        ids: np.ndarray,
-        seed: int,
-        points_of: Callable[[Some], np.ndarray],
-        codes_of: Callable[[Some], np.ndarray] | None = None,
-    ):
-        self.ids = ids  # (b,) row numbers in the pool
-        self.numbers = row_numbers(ids, seed, "rows")  # (b,) the random number of each row
-        self._points_of, self._codes_of = points_of, codes_of
+    def __init__(self, ids: np.ndarray, reader: Reader, table: pa.Table, with_codes: bool):
+        self.ids, self.reader, self.table, self.with_codes = ids, reader, table, with_codes
+        self.numbers = row_numbers(ids, reader.seed, "rows")  # (b,) the random number of each row
         self._known = np.empty(0, dtype=np.int64), np.empty((0, 0))  # rows and their points
 
     def __len__(self) -> int:
@@ -53,13 +45,12 @@ class Block:
     @cached_property
     def points(self) -> np.ndarray:
         """(b, d) of all rows."""
-        return self._points_of(None)
+        return self.reader.points(self.table)
 
     @cached_property
     def codes(self) -> np.ndarray:
         """(b,) of all rows."""
-        assert self._codes_of is not None
-        return self._codes_of(None)
+        return self.reader.codes(self.table)
 
     def some_points(self, rows: np.ndarray) -> np.ndarray:
         """Of rows in rising order; computed once where later rows are among earlier ones."""
@@ -68,14 +59,14 @@ class Block:
         known, points = self._known
         places = np.searchsorted(known, rows)
         if not len(known) or not np.array_equal(known.take(places, mode="clip"), rows):
-            self._known = rows, self._points_of(rows)
+            self._known = rows, self.reader.points(self.table, rows)
             return self._known[1]
         return points.T.take(places, axis=1).T  # column by column, as they were computed
 
     def some_codes(self, rows: np.ndarray) -> np.ndarray | None:
         if "codes" in vars(self):
             return self.codes[rows]
-        return None if self._codes_of is None else self._codes_of(rows)
+        return self.reader.codes(self.table, rows) if self.with_codes else None
 
 
 class Rule(ABC):
@@ -134,9 +125,7 @@ class RowsOfCells(Rule):
 class NearestRows(Rule):
     """The ``counts`` (T,) rows nearest to each of T points, of a random ``fraction`` of all rows.
 
-    ``groups`` (T,) says which points lie together. Rows too far from the centre of a group are not
-    compared with its points, where that leaves out most rows. With ``roughly`` a few rows may be
-    missing: what a sample tells about their distance is believed.
+    With ``roughly`` a few may be missing: what a sample tells about their distance is believed.
     """
 
     most: np.ndarray
@@ -146,17 +135,11 @@ class NearestRows(Rule):
         points: np.ndarray,
         counts: np.ndarray | int,
         fraction: float = 1.0,
-        groups: np.ndarray | None = None,
         roughly: bool = False,
     ):
         self.n_lists, self.fraction, self.roughly = len(points), fraction, roughly
         self.points = np.ascontiguousarray(points, dtype=np.float64)
         self.most = np.broadcast_to(np.asarray(counts), (len(points),))
-        self.groups = np.zeros(len(points), dtype=np.int64) if groups is None else groups
-        sizes = np.bincount(self.groups)[:, None]
-        self.centres = np.zeros((len(sizes), points.shape[1]))
-        np.add.at(self.centres, self.groups, self.points / sizes[self.groups])
-        self.away = np.sqrt(((self.points - self.centres[self.groups]) ** 2).sum(axis=1))
 
     def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
         if self.fraction == 1.0:
@@ -167,26 +150,8 @@ class NearestRows(Rule):
         unknown = limits == np.inf
         limits = limits.copy()
         limits[unknown] = _nth(points, self.points[unknown], self.most[unknown])
-        for some, near in self._within_reach(points, limits):
-            k, places, distance = below(self.points[some], points[near], limits[some])
-            yield some[k], distance, rows[near[places]]
-
-    def _within_reach(
-        self, points: np.ndarray, limits: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Some of the T points, and the rows that could be near them (triangle inequality)."""
-        together = np.ones(self.n_lists, dtype=bool)
-        if len(self.centres) > 1:
-            reach = np.full(len(self.centres), -np.inf)
-            np.maximum.at(reach, self.groups, np.sqrt(limits.clip(0.0)) + self.away)
-            rough = squared_distances(self.centres.astype(points.dtype), points)
-            for k, inside in enumerate(rough <= (REACH * reach[:, None]) ** 2):
-                if inside.mean() < WORTH_PRUNING:
-                    some = np.flatnonzero(self.groups == k)
-                    together[some] = False
-                    yield some, np.flatnonzero(inside)
-        if together.any():
-            yield np.flatnonzero(together), np.arange(len(points))
+        lists, places, distance = below(self.points, points, limits)
+        yield lists, distance, rows[places]
 
     def expected_limits(self, sample: Block, rows: int) -> np.ndarray:
         # The nearest rows of the fraction are nearer than those of a sample a quarter as large.

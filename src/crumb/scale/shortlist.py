@@ -18,10 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
-import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from crumb.progress import progress_bar
@@ -164,15 +162,10 @@ class Score:
         with threadpool_limits(1, "blas"):  # workers take shards, and do not split products
             for first, table in shard.numbered_blocks(self.with_codes):
                 for start in range(0, len(table), step):
-                    found.add(self._block(table.slice(start, step), first + start, shard))
+                    part = table.slice(start, step)
+                    ids = np.arange(first + start, first + start + len(part))
+                    found.add(Block(ids, self.reader, part, self.with_codes))
         return found.done()
-
-    def _block(self, table: pa.Table, first: int, shard: Shard) -> Block:
-        target, codes_of = shard.view.target, None
-        if self.with_codes and target is not None:
-            codes_of = partial(self.reader.codes, table, target)
-        ids = np.arange(first, first + len(table))
-        return Block(ids, self.reader.seed, partial(self.reader.points, table), codes_of)
 
 
 def score_shards(

@@ -41,7 +41,9 @@ class View:
     dictionaries: frozenset[str]  # columns that some file holds as a dictionary: categories
     block_rows: int
 
-    def with_target(self) -> tuple[str, ...]:
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Features and target."""
         return self.features if self.target is None else (*self.features, self.target)
 
 
@@ -72,7 +74,7 @@ class Shard:
     def numbered_blocks(self, with_target: bool) -> Iterator[tuple[int, pa.Table]]:
         """The same, each with the number of its first row; all row groups."""
         first = self.first
-        for block in self.blocks(self.view.with_target() if with_target else self.view.features):
+        for block in self.blocks(self.view.columns if with_target else self.view.features):
             yield first, block
             first += len(block)
         if first != self.first + self.rows:

@@ -7,7 +7,6 @@ of the shards, so the result does not depend on which worker had which shard.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
@@ -36,18 +35,6 @@ class Statistics:
     unlabelled: int = 0
     infinite: int = 0  # labels that are no finite number
     sample: list[pa.Table] = field(default_factory=list)  # rows that were asked for
-
-    def check_labels(self) -> None:
-        if self.unlabelled:
-            raise InvalidInput(
-                f"Input y contains NaN: {self.unlabelled} of {self.table.rows} labels are missing; "
-                "leave these rows out with where=~pyarrow.compute.field(name).is_null()."
-            )
-        if self.infinite:
-            raise InvalidInput(
-                "Input y contains infinity or a value too large for dtype('float64') in "
-                f"{self.infinite} rows: leave them out with where=."
-            )
 
     def distinct_labels(self) -> np.ndarray:
         """One label of each class, as a data frame would hold them."""
@@ -147,16 +134,25 @@ def gather(
     verbose: int = 0,
 ) -> Statistics:
     """One pass. ``wanted``: numbers of rows that come along, rising."""
-    shards = source.shards
+    gather_shard, shards = Gather(encoder, bool(classify)), source.shards
     tasks = ((shard, shard.among(wanted)) for shard in shards)
-
-    def parts() -> Iterator[Statistics]:
-        with progress_bar(len(shards), "reading", verbose) as advance:
-            for part in engine.map(Gather(encoder, bool(classify)), tasks, len(shards)):
-                yield part
-                advance(1)
-
-    return reduce(Statistics.merge, parts())
+    found = None
+    with progress_bar(len(shards), "reading", verbose) as advance:
+        for part in engine.map(gather_shard, tasks, len(shards)):
+            found = part if found is None else found.merge(part)
+            advance(1)
+    assert found is not None
+    if found.unlabelled:
+        raise InvalidInput(
+            f"Input y contains NaN: {found.unlabelled} of {found.table.rows} labels are missing; "
+            "leave these rows out with where=~pyarrow.compute.field(name).is_null()."
+        )
+    if found.infinite:
+        raise InvalidInput(
+            "Input y contains infinity or a value too large for dtype('float64') in "
+            f"{found.infinite} rows: leave them out with where=."
+        )
+    return found
 
 
 def _kind(field: pa.Field) -> str:

@@ -1,24 +1,14 @@
 """Candidates for herding: a rule that draws rows where the queries of each cluster lie.
 
-How close a row is to a cluster is measured in one of two ways: by the squared distance to the
-centroid, or by the cross-term of random Fourier features with a minus sign. Plain numpy, in the
-precision of the rows: workers need not load torch. Both measures have the same methods:
+How close a row is to a cluster is its squared distance to the centroid. Plain numpy, in the
+precision of the rows: workers need not load torch.
 
-- ``measure(points, clusters)``: (K, b) for some clusters by number, the lower the closer;
-- ``rounding(points)``: (b,) how far two computations of the same closeness may differ, as products
-  round differently for few rows and for many;
-- ``exactly(points, clusters)``: (b,) closeness of each row to a cluster of its own, in float64 and
-  with the same digits whatever other rows are there;
-- ``of_members(members)``: how close the queries of each cluster are to it;
-- ``shares``: whether most of the work on a row serves all clusters.
-
-Shapes: K clusters, b rows of a block, S strata, C classes, d columns, D random features.
+Shapes: K clusters, b rows of a block, S strata, C classes, d columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeAlias
 
 import numpy as np
 
@@ -32,98 +22,32 @@ SURE = 30  # rows of a sample from which the number in the pool is estimated
 # Expected candidates of a class, for each row of it that a context must have, with which the
 # class needs no list of its own.
 COMMON = 100
-FEATURE_CELLS = 1 << 15  # of a tile of random features
-EPS32 = np.finfo(np.float32).eps
 
 
 class Distance:
     """Squared distance to the centroids."""
-
-    shares = False
 
     def __init__(self, centroids: np.ndarray):
         self.centroids = np.ascontiguousarray(centroids, dtype=np.float64)
         self.size = float(_squares(self.centroids).max())
 
     def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+        """(b, d) → (K, b), for some clusters by number."""
         return squared_distances(self.centroids[clusters].astype(points.dtype), points)
 
     def rounding(self, points: np.ndarray) -> np.ndarray:
+        """(b,) how far two computations may differ: products for few rows round differently."""
         kind = points.dtype.type
         relative = kind(4.0 * points.shape[1] * np.finfo(points.dtype).eps)
         return relative * (_squares(points) + kind(self.size))
 
     def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
+        """(b,) of each row to a cluster of its own: the same digits whatever rows are there."""
         centroids, total = self.centroids[clusters], np.zeros(len(points))
         for j in range(points.shape[1]):  # by column: no digit depends on the shapes
             gap = points[:, j].astype(np.float64) - centroids[:, j]
-            gap *= gap
-            total += gap
+            total += gap * gap
         return total
-
-    def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
-        # Queries lie closer to their own mean than other rows of the same kind do.
-        return [
-            ((some - some.mean(axis=0)) ** 2).sum(axis=1) * len(some) / max(1, len(some) - 1)
-            for some in members
-        ]
-
-
-class RffCross:
-    """−⟨z(x), mean z of the cluster⟩: a product with Ω and one with the K means, whatever T is."""
-
-    shares = True
-
-    def __init__(self, omega: np.ndarray, phase: np.ndarray, members: list[np.ndarray]):
-        self.omega, self.phase = omega.astype(np.float32), phase.astype(np.float32)
-        # The factor √(2/D) of both sides is put into the means: a row's features then need none.
-        scale = np.float32(-2.0 / len(phase))
-        means = [self._features(some).mean(axis=1) * scale for some in members]
-        self.target = np.stack(means)  # (K, D)
-        # How much a closeness changes at most when every feature changes by 1, and when its row
-        # does.
-        self.weight = np.abs(self.target).sum(axis=1).max()
-        self.slope = (np.abs(self.target) @ np.linalg.norm(self.omega, axis=0)).max()
-
-    def _features(self, points: np.ndarray) -> np.ndarray:
-        """(D, b): feature by feature, as the points lie in memory."""
-        angles = self.omega.T @ points.T.astype(np.float32, copy=False)
-        angles += self.phase[:, None]
-        return np.cos(angles, out=angles)
-
-    def __call__(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-        target = self.target[clusters]
-        closeness = np.empty((len(target), len(points)), dtype=np.float32)
-        step = max(64, FEATURE_CELLS // len(self.phase))
-        for start in range(0, len(points), step):  # a tile of features stays in the cache
-            some = slice(start, start + step)
-            closeness[:, some] = target @ self._features(points[some])
-        return closeness
-
-    def rounding(self, points: np.ndarray) -> np.ndarray:
-        # Sums of d and of D terms, and a cosine. A sum of m numbers is off by m/2 times the
-        # precision at most.
-        rows, features = self.omega.shape
-        sizes = np.sqrt(_squares(points))
-        return EPS32 * ((rows / 2 + 2) * self.slope * sizes + (features / 2 + 4) * self.weight)
-
-    def exactly(self, points: np.ndarray, clusters: np.ndarray) -> np.ndarray:
-        angles = np.zeros((len(points), len(self.phase))) + self.phase
-        for column, weights in zip(points.T.astype(np.float64), self.omega, strict=True):
-            angles += column[:, None] * weights
-        terms = np.cos(angles) * self.target[clusters]
-        return terms.cumsum(axis=1)[:, -1]  # ``sum`` takes another order for another shape
-
-    def of_members(self, members: list[np.ndarray]) -> list[np.ndarray]:
-        found = []
-        for k, some in enumerate(members):
-            close, count = self(some, np.array([k]))[0], len(some)
-            # To the other queries: κ(q, q) = 1 says nothing about other rows.
-            found.append((close * count + 1.0) / (count - 1) if count > 1 else close)
-        return found
-
-
-Closeness: TypeAlias = Distance | RffCross
 
 
 class Strata(Rule):
@@ -134,10 +58,12 @@ class Strata(Rule):
     lists: the strata, random rows beyond them, and the nearest rows beyond, where strata are short.
     """
 
-    def __init__(self, measure: Closeness, members: list[np.ndarray], count: int):
+    def __init__(self, measure: Distance, members: list[np.ndarray], count: int):
         levels = np.linspace(0, 1, STRATA + 1)[1:]
-        of_members = measure.of_members(members)
-        self.edges = np.stack([np.quantile(values, levels) for values in of_members])  # (K, S)
+        gaps = [((some - some.mean(axis=0)) ** 2).sum(axis=1) for some in members]
+        # Queries lie closer to their own mean than other rows of the same kind do.
+        gaps = [some * len(some) / max(1, len(some) - 1) for some in gaps]
+        self.edges = np.stack([np.quantile(some, levels) for some in gaps])  # (K, S)
         self.measure, self.count, self.n_clusters = measure, count, len(members)
         self.n_lists = self.n_clusters * (STRATA + 2)
 
@@ -154,7 +80,7 @@ class Strata(Rule):
         reach = np.where(wanted, 1.0, by_number.max(axis=1).clip(0.0, 1.0))  # (K,)
         possible = np.flatnonzero(block.numbers < reach.max())
         block.some_points(possible)
-        for clusters, rows in _tiles(reach, block.numbers, possible, self.measure.shares):
+        for clusters, rows in _tiles(reach, block.numbers, possible):
             points, numbers = block.some_points(rows), block.numbers[rows]
             close = self.measure(points, clusters)
             strata = self._strata(close, points, clusters, numbers, reach)
@@ -250,14 +176,13 @@ class Strata(Rule):
 
 
 def _tiles(
-    reach: np.ndarray, numbers: np.ndarray, possible: np.ndarray, together: bool
+    reach: np.ndarray, numbers: np.ndarray, possible: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Clusters, and some rows whose numbers are within their reach.
+    """Clusters of about the same reach, and some rows whose numbers are within it.
 
-    Clusters of about the same reach (or all ``together``) share the work on a row. Tiles are small
-    enough for the cache.
+    Tiles are small enough for the cache.
     """
-    steps = np.zeros(len(reach)) if together else np.ceil(np.log2(reach.clip(2.0**-16)) / 2)
+    steps = np.ceil(np.log2(reach.clip(2.0**-16)) / 2)
     for step in np.unique(steps):
         clusters = np.flatnonzero(steps == step)
         rows = possible[numbers[possible] < reach[clusters].max()]
