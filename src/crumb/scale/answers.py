@@ -29,8 +29,6 @@ from crumb.scale.source import Source, count_rows, open_source
 CHUNK_ROWS = 100_000
 PLANNED_ROWS = 10_000  # queries behind a plan that is shared by more
 
-Answer = Callable[[pd.DataFrame, Plan], pd.DataFrame]
-
 
 def open_queries(queries: Any, columns: Sequence[str], where: Any = None) -> Source:
     """The queries in files, with row numbers."""
@@ -53,7 +51,7 @@ def sample_rows(source: Source, most: int, seed: int) -> pd.DataFrame:
 def answer_files(
     source: Source,
     out: str | Path,
-    answer: Answer,
+    answer: Callable[[pd.DataFrame, Plan], pd.DataFrame],
     make_plan: Callable[[pd.DataFrame], Plan],
     about: dict[str, Any],
     *,

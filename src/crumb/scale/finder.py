@@ -66,11 +66,28 @@ class FileFinder(Finder):
         return found
 
     def candidates(self, problem: Problem, labels: np.ndarray, centroids: np.ndarray) -> Among:
-        among = FileCandidates(problem, labels, centroids, self.size)
-        candidates = among.of_clusters(self._pass(among.rules, centroids))
-        first = among.count if problem.search.name == "exact" else None
-        sizes = {"most": among.count, "available": among.count, "first": first}
-        return {"candidates": candidates, **sizes}, among.facts
+        n, kernel = problem.n, problem.search.name
+        asked = [] if kernel == "rff" else asking(labels, n, problem.seed)
+        count = _count(problem, len(centroids), self.size)
+        members = [problem.queries[labels == k] for k in range(len(centroids))]
+        strata = Strata(Distance(centroids), members, count)
+        # Where the queries reach much farther than the pool, nearly all rows are in one stratum.
+        # Some random rows then fill the contexts up.
+        rng = generator(problem.seed, "spare")
+        spare = NumberedRows(rng.choice(self.size, min(n, self.size), replace=False))
+        rules: list[Rule] = [strata, spare]
+        facts: dict[str, Any] = {}
+        if asked:
+            every, sizes = np.concatenate(asked), list(map(len, asked))
+            # "exact" searches all rows, others as many as take seconds.
+            fraction = 1.0 if kernel == "exact" else fraction_searched(self.size, len(every))
+            each = [each_of(neighbours_beside(count, n), size) for size in sizes]
+            counts = np.repeat(each, sizes)
+            rules.append(NearestRows(problem.queries[every], counts, fraction, roughly=True))
+            facts["neighbours_among"] = round(fraction * self.size)
+        candidates = _of_clusters(self._pass(rules, centroids), strata, asked, n)
+        first = count if kernel == "exact" else None
+        return {"candidates": candidates, "most": count, "available": count, "first": first}, facts
 
     def centroids(self, n_clusters: int) -> np.ndarray:
         """By mini-batch k-means on the sketch."""
@@ -97,58 +114,33 @@ def _rule(question: Question) -> Rule:
     return RowsOfCells(question.centroids, question.n, question.cells)
 
 
-class FileCandidates:
-    """The candidates of clusters: what a pass should keep, and what herding gets of it."""
+def _count(problem: Problem, clusters: int, size: int) -> int:
+    """How many candidates of a cluster are kept by distance."""
+    n, kernel = problem.n, problem.search.name
+    room = SHORTLIST_CELLS // (clusters * max(problem.queries.shape[1], ENTRY_CELLS))
+    if room < LEAST * n:
+        raise InvalidInput(
+            f"{clusters} contexts of {n:,} rows have no room among the candidates of "
+            f"a pool in files: lower context_size to {room // LEAST:,}, or n_clusters."
+        )
+    if kernel == "rff":
+        return min(room, size)
+    room = 2 * room // 3  # neighbours come on top
+    return min(room if kernel == "exact" else min(room, MOST * n), size)
 
-    def __init__(self, problem: Problem, labels: np.ndarray, centroids: np.ndarray, size: int):
-        self.problem, self.kernel, self.size = problem, problem.search.name, size
-        self.n = problem.n
-        members = [problem.queries[labels == k] for k in range(len(centroids))]
-        room = SHORTLIST_CELLS // (len(members) * max(problem.queries.shape[1], ENTRY_CELLS))
-        if room < LEAST * self.n:
-            raise InvalidInput(
-                f"{len(members)} contexts of {self.n:,} rows have no room among the candidates of "
-                f"a pool in files: lower context_size to {room // LEAST:,}, or n_clusters."
-            )
-        self.asking: list[np.ndarray] = []  # queries whose neighbours are candidates
-        self.facts: dict[str, Any] = {}
-        self.count = min(room, size)
-        if self.kernel != "rff":
-            self.asking = asking(labels, self.n, problem.seed)
-            self.count = min(2 * room // 3, size)  # neighbours come on top
-        if self.kernel not in ("rff", "exact"):  # which take as many as there is room for
-            self.count = min(self.count, MOST * self.n)
-        self.strata = Strata(Distance(centroids), members, self.count)
-        # Where the queries reach much farther than the pool, nearly all rows are in one stratum.
-        # Some random rows then fill the contexts up.
-        spare = generator(problem.seed, "spare").choice(size, min(self.n, size), replace=False)
-        self.rules: list[Rule] = [self.strata, NumberedRows(spare)]
-        if self.asking:
-            self.rules.append(self._neighbours())
 
-    def _neighbours(self) -> NearestRows:
-        """Among all rows with ``kernel="exact"``, otherwise among as many as take seconds."""
-        every, sizes = np.concatenate(self.asking), list(map(len, self.asking))
-        exact = self.kernel == "exact"
-        fraction = 1.0 if exact else fraction_searched(self.size, len(every))
-        self.facts["neighbours_among"] = round(fraction * self.size)
-        each = [each_of(neighbours_beside(self.count, self.n), size) for size in sizes]
-        queries, counts = self.problem.queries[every], np.repeat(each, sizes)
-        return NearestRows(queries, counts, fraction, roughly=True)
+def _of_clusters(found: Shortlist, strata: Strata, asked: list[np.ndarray], n: int) -> Candidates:
+    """What herding gets of the rows that a pass has kept."""
+    lists, counts, (spare,) = found.lists_of(0), found.counts_of(0), found.lists_of(1)
+    near = iter(found.lists_of(2) if asked else ())
+    neighbours = [list(islice(near, len(some))) for some in asked]
 
-    def of_clusters(self, found: Shortlist) -> Candidates:
-        """From what the pass has kept."""
-        strata, (spare,) = found.lists_of(0), found.lists_of(1)
-        counts = found.counts_of(0)
-        near = iter(found.lists_of(2) if self.asking else ())
-        neighbours = [list(islice(near, len(some))) for some in self.asking]
+    def of_cluster(k: int, count: int) -> np.ndarray:
+        rows = [strata.candidates(lists, counts, k, count)]
+        beside = neighbours_beside(count, n)
+        if asked and beside:
+            rows += [some[: each_of(beside, len(asked[k]))] for some in neighbours[k]]
+        together = np.unique(np.concatenate(rows))
+        return together if len(together) >= n else np.union1d(together, spare)
 
-        def of_cluster(k: int, count: int) -> np.ndarray:
-            rows = [self.strata.candidates(strata, counts, k, count)]
-            beside = neighbours_beside(count, self.n)
-            if self.asking and beside:
-                rows += [some[: each_of(beside, len(self.asking[k]))] for some in neighbours[k]]
-            together = np.unique(np.concatenate(rows))
-            return together if len(together) >= self.n else np.union1d(together, spare)
-
-        return lambda clusters, count: [of_cluster(k, count) for k in clusters]
+    return lambda clusters, count: [of_cluster(k, count) for k in clusters]

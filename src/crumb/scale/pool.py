@@ -105,10 +105,15 @@ class FilePool(Pool):
         _check(options.strategy, features)
         opened = open_encoder(source.view, categorical_features)
         seed, verbose = options.seed, options.verbose
-        samples = _Samples(source, seed)
-        statistics = gather(source, engine, opened, classify, samples.all, verbose)
+        # Rows whose numbers are known before the first pass, so that it can bring them along.
+        bandwidth = bandwidth_rows(source.rows, generator(seed, "bandwidth"))
+        support, sketched = support_rows(source.rows, seed), _sketch_rows(source, seed)
+        plain = np.union1d(bandwidth, support)  # kept as rows
+        every = np.union1d(plain, sketched)
+        statistics = gather(source, engine, opened, classify, every, verbose)
+        whole = pa.concat_tables(statistics.sample)
+        table, sketch = (whole.take(np.searchsorted(every, ids)) for ids in (plain, sketched))
         encoder, target = statistics.closed(opened), source.view.target
-        table, sketch = (samples.table(statistics, ids) for ids in (samples.plain, samples.sketch))
         space: Space = ColumnSpace(statistics.table, opened)
         if features is not None:
             rows = encoder.transform(to_frame(table, source.view.features))
@@ -116,16 +121,16 @@ class FilePool(Pool):
             space, _ = learn_space(features, rows, encoder, labels, None)
         distinct = statistics.distinct_labels()
         reader = Reader(encoder, space, target, np.unique(distinct) if classify else None, seed)
-        held = _held(table, samples.plain, reader)
+        held = _held(table, plain, reader)
         points = space.transform(held.rows)
         return cls(
             source,
             engine,
             reader,
             held,
-            points[np.searchsorted(samples.plain, samples.bandwidth)],
-            points[np.searchsorted(samples.plain, samples.support)],
-            Block(samples.sketch, reader, sketch, bool(classify)),
+            points[np.searchsorted(plain, bandwidth)],
+            points[np.searchsorted(plain, support)],
+            Block(sketched, reader, sketch, bool(classify)),
             _fingerprint(statistics, encoder, points),
             distinct if classify else held.y,
             verbose,
@@ -170,22 +175,10 @@ class FilePool(Pool):
         return {**vars(self), "held": None}
 
 
-class _Samples:
-    """Rows whose numbers are known before the first pass, so that it can bring them along."""
-
-    def __init__(self, source: Source, seed: int):
-        rows = source.rows
-        self.bandwidth = bandwidth_rows(rows, generator(seed, "bandwidth"))
-        self.support = support_rows(rows, seed)
-        self.plain = np.union1d(self.bandwidth, self.support)  # kept as rows
-        # In random order, so that the first ones are a sample as well.
-        count = min(rows, SKETCH_ROWS, max(1, SKETCH_CELLS // len(source.view.features)))
-        self.sketch = generator(seed, "sketch").choice(rows, count, replace=False)
-        self.all = np.union1d(self.plain, self.sketch)
-
-    def table(self, statistics: Statistics, ids: np.ndarray) -> pa.Table:
-        whole = pa.concat_tables(statistics.sample)
-        return whole.take(pa.array(np.searchsorted(self.all, ids)))
+def _sketch_rows(source: Source, seed: int) -> np.ndarray:
+    """In random order, so that the first ones are a sample as well."""
+    count = min(source.rows, SKETCH_ROWS, max(1, SKETCH_CELLS // len(source.view.features)))
+    return generator(seed, "sketch").choice(source.rows, count, replace=False)
 
 
 def _held(table: pa.Table, ids: np.ndarray, reader: Reader) -> HeldRows:

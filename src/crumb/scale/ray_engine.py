@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -26,6 +26,7 @@ TOGETHER = 8  # contexts that a GPU gets at once: there they share passes
 Waiting = deque[tuple[str, Any]]  # what is under way, and the reference to its result
 
 
+@dataclass(eq=False)
 class RayEngine(Engine):
     """Ray tasks for shards and Ray actors for passes.
 
@@ -39,20 +40,16 @@ class RayEngine(Engine):
     """
 
     name = "ray"
+    address: str | None = None
+    in_flight: int | None = None
+    cpus: float = 1
+    actor_cpus: float = 2
+    actor_gpus: float = 1
+    retries: int = 3
+    options: dict[str, Any] | None = None
 
-    def __init__(
-        self,
-        address: str | None = None,
-        in_flight: int | None = None,
-        cpus: float = 1,
-        actor_cpus: float = 2,
-        actor_gpus: float = 1,
-        retries: int = 3,
-        options: dict[str, Any] | None = None,
-    ):
+    def __post_init__(self) -> None:
         ray_package()  # a missing package shows before the work
-        self.address, self.in_flight, self.cpus, self.options = address, in_flight, cpus, options
-        self.actor_cpus, self.actor_gpus, self.retries = actor_cpus, actor_gpus, retries
 
     def start(self) -> Any:
         """Ray, attached to a cluster."""

@@ -125,7 +125,7 @@ def _fetch(columns: Sequence[str], task: tuple[Shard, np.ndarray]) -> pa.Table:
     for block in shard.blocks(columns, only):
         here = wanted[(wanted >= first) & (wanted < first + len(block))] - first
         if len(here):
-            found.append(block.take(pa.array(here)))
+            found.append(block.take(here))
         first += len(block)
     if sum(map(len, found)) != len(wanted):
         raise InvalidInput(f"{shard.path} has changed since it was opened: fit again.")
@@ -140,4 +140,4 @@ def fetch_rows(engine: Engine, source: Source, ids: np.ndarray, columns: Sequenc
 
 
 def _taken(block: pa.Table, rows: Some) -> pa.Table:
-    return block if rows is None else block.take(pa.array(rows))
+    return block if rows is None else block.take(rows)

@@ -134,17 +134,13 @@ class Shortlist:
 
 def _concatenated(parts: Sequence[Kept], counts: np.ndarray) -> Kept:
     firsts = np.cumsum([0, *(len(part.ids) for part in parts)])
-    places = [part.places + first for part, first in zip(parts, firsts[:-1], strict=True)]
+    for part, first in zip(parts, firsts, strict=False):
+        part.places = part.places + first
+    columns = zip(*((p.lists, p.keys, p.places, p.ids, p.points) for p in parts), strict=True)
     codes = [part.codes for part in parts if part.codes is not None]
-    return Kept(
-        counts,
-        np.concatenate([part.lists for part in parts]),
-        np.concatenate([part.keys for part in parts]),
-        np.concatenate(places),
-        np.concatenate([part.ids for part in parts]),
-        np.concatenate([part.points for part in parts]),
-        np.concatenate(codes) if codes else None,
-    )
+    lists, keys, places, ids, points = map(np.concatenate, columns)
+    whole = np.concatenate(codes) if codes else None
+    return Kept(counts, lists, keys, places, ids, points, whole)
 
 
 @dataclass(frozen=True)

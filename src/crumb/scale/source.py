@@ -197,8 +197,10 @@ def list_files(path: str) -> list[str]:
     if os.path.isfile(path):
         return [path]
     if os.path.isdir(path):
+        # Files that writers leave beside the data, as Spark's ``_temporary``, do not count.
         files = (file for file in Path(path).rglob("*") if file.suffix in SUFFIXES)
-        found = [str(file) for file in files if not _hidden(file, path)]
+        parts = ((str(file), file.relative_to(path).parts) for file in files)
+        found = [file for file, names in parts if not any(n[0] in "._" for n in names)]
     elif has_magic(path):
         found = [file for file in glob(path, recursive=True) if os.path.isfile(file)]
     else:
@@ -206,11 +208,6 @@ def list_files(path: str) -> list[str]:
     if not found:
         raise InvalidInput(f"{path} has no Parquet file ({' or '.join(SUFFIXES)}).")
     return sorted(found)
-
-
-def _hidden(file: Path, folder: str) -> bool:
-    """Files that writers leave beside the data, as Spark's ``_temporary``, do not count."""
-    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
 
 
 def _unified(dataset: ds.Dataset) -> tuple[pa.Schema, frozenset[str]]:

@@ -7,7 +7,7 @@ of the shards, so the result does not depend on which worker had which shard.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import reduce
 from typing import Any
 
@@ -51,14 +51,9 @@ class Statistics:
         return TableEncoder.learned(encoder.columns_, kinds, bounds)
 
     def merge(self, other: Statistics) -> Statistics:
-        return Statistics(
-            self.table.merge(other.table),
-            self.present + other.present,
-            self.labels + other.labels,
-            self.unlabelled + other.unlabelled,
-            self.infinite + other.infinite,
-            self.sample + other.sample,
-        )
+        names = [one.name for one in fields(self) if one.name != "table"]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return Statistics(self.table.merge(other.table), **sums)
 
 
 @dataclass(frozen=True)
@@ -78,20 +73,19 @@ class Gather:
         return reduce(Statistics.merge, parts)
 
     def _block(self, block: pa.Table, shard: Shard, wanted: np.ndarray) -> Statistics:
-        present = np.array([len(block) - block[name].null_count for name in shard.view.features])
-        found = Statistics(self._columns(block), present)
-        if len(wanted):
-            found.sample = [block.take(pa.array(wanted))]
-        if shard.view.target is not None:
-            self._label(found, to_labels(block, shard.view.target))
-        return found
-
-    def _columns(self, block: pa.Table) -> TableStatistics:
-        names = self.encoder.columns_
+        names, target = self.encoder.columns_, shard.view.target
         plain = None if self.encoder.categorical_indices else plain_columns(block, names)
         if plain is not None:
-            return TableStatistics(len(block), Moments.of(plain), [])
-        return TableStatistics.of(self.encoder.transform(to_frame(block, names)), self.encoder)
+            table = TableStatistics(len(block), Moments.of(plain), [])
+        else:
+            table = TableStatistics.of(self.encoder.transform(to_frame(block, names)), self.encoder)
+        present = np.array([len(block) - block[name].null_count for name in names])
+        found = Statistics(table, present)
+        if len(wanted):
+            found.sample = [block.take(wanted)]
+        if target is not None:
+            self._label(found, to_labels(block, target))
+        return found
 
     def _label(self, found: Statistics, labels: np.ndarray) -> None:
         missing = pd.isna(labels)
