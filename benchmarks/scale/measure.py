@@ -58,24 +58,15 @@ def main() -> None:
         },
         "queries": 1_000,
         "passes": [],
-        "pruning": [],
         "engines": [],
         "faults": [],
     }
     try:
         for rows in options.rows:
             table = generate.write(folder, rows)
-            results["passes"] += [one(table, "--kernel", "auto")]
             results["passes"] += [
-                one(table, "--kernel", "rff", "--rff-dim", str(dim)) for dim in (64, 256)
+                one(table, "--kernel", kernel) for kernel in ("auto", "rff", "exact")
             ]
-            results["passes"].append(one(table, "--kernel", "exact"))
-            if rows == max(options.rows):
-                for columns in ("20", "3"):
-                    words = ("--kernel", "exact", "--columns", columns, "--exactly")
-                    results["pruning"] += [
-                        one(table, *words, way) for way in ("pruned", "pairs", "cross-terms")
-                    ]
             if rows != options.engine_rows:
                 shutil.rmtree(table)
         table = generate.write(folder, options.engine_rows)

@@ -1,6 +1,6 @@
 """One measurement in a process of its own: fit and plan of one table, as JSON.
 
-python benchmarks/scale/one.py --table big/rows-1000000 --kernel rff --rff-dim 64
+python benchmarks/scale/one.py --table big/rows-1000000 --kernel exact
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,41 +19,8 @@ from memory import Peak
 from sklearn.linear_model import LogisticRegression
 
 from crumb import CrumbClassifier
-from crumb.herding.neighbours import squared_distances
 from crumb.scale import finder
 from crumb.scale import pool as pools
-from crumb.scale.rules import Block, Entries, NearestRows
-
-
-class EveryPair(NearestRows):
-    """Compares every row with every query, however far the row is from the query's cluster."""
-
-    def __init__(
-        self,
-        points: np.ndarray,
-        counts: np.ndarray,
-        fraction: float,
-        groups: np.ndarray,
-        **options: Any,
-    ):
-        super().__init__(points, counts, fraction, **options)
-
-
-class EveryCrossTerm(EveryPair):
-    """Computes besides what is not needed: the mean kernel value of every row with all queries."""
-
-    def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
-        queries = self.points.astype(np.float32)
-        for start in range(0, len(block), TILE):
-            points = block.points[start : start + TILE].astype(np.float32)
-            kernel = squared_distances(queries, points)
-            kernel *= np.float32(-0.5 / self.points.shape[1])
-            np.exp(kernel, out=kernel).mean(axis=0)
-        return super().entries(block, limits)
-
-
-TILE = 256  # rows whose kernel values fit in the cache
-WAYS = {"pruned": NearestRows, "pairs": EveryPair, "cross-terms": EveryCrossTerm}
 
 
 def floor_seconds(table: Path, columns: list[str]) -> float:
@@ -76,17 +42,9 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--columns", type=int, default=generate.COLUMNS)
     parser.add_argument("--kernel", default="auto")
-    parser.add_argument("--rff-dim", type=int, default=256)
-    parser.add_argument(
-        "--exactly",
-        choices=sorted(WAYS),
-        default="pruned",
-        help="pairs that the triangle inequality leaves; every pair; every cross-term besides",
-    )
     parser.add_argument("--engine", default="local")
     parser.add_argument("--jobs", type=int)
     options = parser.parse_args()
-    finder.NearestRows = WAYS[options.exactly]  # type: ignore[misc]
     pools.HELD_CELLS = pools.COVERED_CELLS = 0  # small tables too stay in their files
     names = [f"x{j:02d}" for j in range(options.columns)]
     # The second time with the files in the cache, as the passes.
@@ -113,11 +71,7 @@ def main() -> None:
 
     finder.score_shards = timed
     model = CrumbClassifier(
-        model=LogisticRegression(),
-        kernel=options.kernel,
-        rff_dim=options.rff_dim,
-        engine=engine,
-        n_jobs=options.jobs,
+        model=LogisticRegression(), kernel=options.kernel, engine=engine, n_jobs=options.jobs
     )
     with Peak() as peak:
         started = time.perf_counter()
@@ -132,8 +86,6 @@ def main() -> None:
         "rows": model.pool_.size,
         "columns": options.columns,
         "kernel": options.kernel,
-        "rff_dim": options.rff_dim if options.kernel == "rff" else None,
-        "exactly": options.exactly,
         "engine": options.engine,
         "jobs": options.jobs,
         "floor_first_s": floors[0],

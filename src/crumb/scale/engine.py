@@ -34,8 +34,6 @@ class WorkerDied(CrumbError, RuntimeError):
 class Engine(ABC):
     """Where shards are scored and passes run."""
 
-    name: str
-
     @abstractmethod
     def map(
         self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int
@@ -49,8 +47,6 @@ class Engine(ABC):
 
 class LocalEngine(Engine):
     """Processes on this machine; with one job, or one task, this process itself."""
-
-    name = "local"
 
     def __init__(self, n_jobs: int | None = None):
         self.n_jobs = n_jobs

@@ -39,7 +39,6 @@ class RayEngine(Engine):
     was lost with a worker, an actor or a node is run again, ``retries`` times at most.
     """
 
-    name = "ray"
     address: str | None = None
     in_flight: int | None = None
     cpus: float = 1
