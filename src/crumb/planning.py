@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
-from crumb.evidence import measure_support, measure_traces, trace, unmeasured
 from crumb.options import Options
 from crumb.parallel import block_threads
 from crumb.plan import Plan
 from crumb.pool import Pool, TablePool
 from crumb.progress import progress_bar
-from crumb.scale.engine import resolve_engine
 from crumb.selection import MMD, Problem, Selection
 from crumb.selection.clustering import value_order
 from crumb.selection.rare_classes import keep_rare_classes
 from crumb.table.encoder import Rows, TableEncoder, in_files, to_rows
 from crumb.table.space import check_features
+
+UNMEASURED = np.array([np.nan])
 
 
 def select_contexts(
@@ -62,6 +62,7 @@ def select_contexts(
             "features='embedding' needs a model: use the plan method of a fitted estimator."
         )
     if in_files(X_pool):
+        from crumb.scale.engine import resolve_engine
         from crumb.scale.pool import open_pool
 
         pool: Pool = open_pool(
@@ -140,17 +141,20 @@ def _finish(
 ) -> Plan:
     """Rare classes, evidence, and the queries back in the order in which they ``came``."""
     swapped = _keep_rare_classes(problem, selection)
-    if selection.mmd2 is None:
-        selection.mmd2 = measure_traces(problem, selection) if evidence else unmeasured(selection)
+    mmd2 = selection.mmd2 or [UNMEASURED] * len(swapped)
+    mmd2 = [UNMEASURED if new else trace for trace, new in zip(mmd2, swapped, strict=True)]
     distance, outside = np.full(len(came), np.nan), np.zeros(len(came), dtype=bool)
     if evidence:
+        from crumb.evidence import measure_support, measure_traces
+
+        measure_traces(problem, selection, mmd2, swapped)
         distance, outside = measure_support(problem, selection)
     used, first, labels = np.unique(selection.labels[came], return_index=True, return_inverse=True)
     order = used[np.argsort(first)]  # numbered as their queries appear; empty clusters are dropped
     return Plan(
         labels=np.argsort(np.argsort(first))[labels],
         contexts=[np.asarray(selection.contexts[k], dtype=np.int64) for k in order],
-        mmd2=[selection.mmd2[k] for k in order],
+        mmd2=[mmd2[k] for k in order],
         stop_reasons=[selection.stop_reasons[k] for k in order],
         centroids=selection.centroids[order],
         query_distance=distance[came],
@@ -163,7 +167,7 @@ def _finish(
 
 
 def _keep_rare_classes(problem: Problem, selection: Selection) -> np.ndarray:
-    """``min_per_class`` for every context; traces of those that change are measured again."""
+    """``min_per_class`` for every context: how many rows of each are new."""
     swapped, held = np.zeros(len(selection.contexts), dtype=np.int64), problem.finder.held
     minimum = problem.options.min_per_class
     if held.codes is None or not minimum or not problem.options.strategy.drops_rows:
@@ -172,11 +176,7 @@ def _keep_rare_classes(problem: Problem, selection: Selection) -> np.ndarray:
         before = held.places(context)
         after = keep_rare_classes(before, selection.centroids[k], held.points, held.codes, minimum)
         swapped[k] = int((~np.isin(after, before)).sum())
-        if swapped[k]:
-            selection.contexts[k] = held.numbers(after)
-            if selection.mmd2 is not None and selection.kernel is not None:
-                queries = problem.queries[selection.labels == k]
-                selection.mmd2[k] = trace(problem, selection.contexts[k], queries, selection.kernel)
+        selection.contexts[k] = held.numbers(after)
     return swapped
 
 
