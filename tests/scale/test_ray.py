@@ -116,7 +116,7 @@ def test_a_poisoned_task_is_one_clear_error(engine, tmp_path, monkeypatch):
     assert "ray" not in str(caught.value).lower()
 
 
-def test_whoever_stops_listening_stops_the_work(engine, tmp_path):
+def test_an_interrupt_stops_the_work(engine, tmp_path):
     results = engine.map(Beat(tmp_path), iter(TASKS), len(TASKS))
     with pytest.raises(KeyboardInterrupt):
         interrupted(results, tmp_path)
