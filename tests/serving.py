@@ -1,14 +1,15 @@
-"""What the tests of crumb.serve share: a real ``crumb serve`` in a process of its own, and a table for it."""
+"""What the tests of crumb.serve share: ``crumb serve`` in a process, and a table for it."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -41,30 +42,37 @@ def frame_of(records: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(records).astype({"a": float, "b": float, "old": float})
 
 
+# One process imports the heavy modules and forks a child for each server: a start takes a second.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["crumb.cli.serve", "crumb.serve.run", "crumb.pfn.tabicl", "tabicl"])
+
+
+def _serve(words: list[str], token: str | None, out: Connection, err: Connection) -> None:
+    os.dup2(out.fileno(), 1)
+    os.dup2(err.fileno(), 2)
+    if token is not None:
+        os.environ["CRUMB_TOKEN"] = token
+    from crumb.cli import main
+
+    sys.exit(main(["serve", "--port", "0", "--json", *words]))
+
+
 class Server:
-    """``python -m crumb serve`` on a free port; ready when the constructor returns."""
+    """``crumb serve`` in a process of its own, on a free port; ready when this returns."""
 
     def __init__(self, *words: object, token: str | None = None):
-        environment = {**os.environ, **({} if token is None else {"CRUMB_TOKEN": token})}
-        command = [
-            sys.executable,
-            "-m",
-            "crumb",
-            "serve",
-            "--port",
-            "0",
-            "--json",
-            *map(str, words),
-        ]
+        pipes = [_FORKS.Pipe(duplex=False) for _ in range(2)]
+        args = (list(map(str, words)), token, *(end for _, end in pipes))
         self.started = time.monotonic()
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-        )
+        self.process = _FORKS.Process(target=_serve, args=args, daemon=True)
+        self.process.start()
+        for _, end in pipes:
+            end.close()
+        out, self._err = (os.fdopen(os.dup(end.fileno())) for end, _ in pipes)
         self.log: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
+        line = out.readline()
         assert line, "".join(self.log)
         self.url: str = json.loads(line)["url"]
         self.seconds_to_ready = time.monotonic() - self.started
@@ -72,8 +80,7 @@ class Server:
         self.http = httpx.Client(base_url=self.url, timeout=60, headers=headers)
 
     def _read(self) -> None:
-        assert self.process.stderr is not None
-        self.log.extend(self.process.stderr)
+        self.log.extend(self._err)
 
     def events(self, name: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.log if line.startswith("{")]
@@ -92,19 +99,24 @@ class Server:
 
     def stop(self, number: int = signal.SIGTERM, timeout: float = 60) -> int:
         """Send a signal, wait for the end; the exit status."""
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        status = self.process.wait(timeout)
+        if self.process.is_alive():
+            os.kill(self.process.pid, number)
+        status = self.wait(timeout)
         self._reader.join(10)
         self.http.close()
         return status
+
+    def wait(self, timeout: float = 60) -> int:
+        """The exit status of a process that is about to end."""
+        self.process.join(timeout)
+        assert self.process.exitcode is not None
+        return self.process.exitcode
 
     def __enter__(self) -> Server:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
+        self.process.kill()
         self.stop()
 
 

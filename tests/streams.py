@@ -1,4 +1,4 @@
-"""What the tests of crumb.online share: small tables, cheap models, a clock that stands still, a model to hold back."""
+"""What the tests of crumb.online share: tables, cheap models, a clock that stands still."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def queries(rows: int = 60, seed: int = 1, shift: float = 0.0) -> np.ndarray:
 
 
 class ManualClock(Clock):
-    """Stands still until it is moved; nobody who waits wakes up by himself."""
+    """Stands still until it is moved; waiting does not end by itself."""
 
     def __init__(self) -> None:
         self.time = 100.0

@@ -1,4 +1,4 @@
-"""estimator.py: CrumbClassifier and CrumbRegressor on the embedded network and on scikit-learn models."""
+"""CrumbClassifier and CrumbRegressor on the embedded network and on scikit-learn models."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from crumb import MICP, CrumbClassifier, CrumbRegressor, paper_configuration
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput, PlanMismatch
-from crumb.pfn import weights
+from crumb.pfn import registry
 
 KNN = KNeighborsClassifier(1)
 
@@ -42,7 +42,7 @@ def test_the_embedded_network_is_a_real_model() -> None:
 
 
 def test_answers_come_back_in_query_order() -> None:
-    """1-NN on the whole pool knows every training row: each answer must sit at its own query's place."""
+    """1-NN on the whole pool knows every training row: each answer must sit at its query."""
     X, y = blobs()
     shuffled = np.random.default_rng(0).permutation(len(X))
     clf = CrumbClassifier(model=KNN, n_clusters=7, context_size=len(X)).fit(X, y)
@@ -360,8 +360,8 @@ def test_min_per_class_reaches_the_contexts() -> None:
 
 def test_the_model_s_window_caps_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = blobs()
-    cards = [dataclasses.replace(card, window=120) for card in weights.CARDS]
-    monkeypatch.setattr(weights, "CARDS", tuple(cards))
+    cards = [dataclasses.replace(card, window=120) for card in registry.CARDS]
+    monkeypatch.setattr(registry, "CARDS", tuple(cards))
     with pytest.warns(UserWarning, match="more than the 120 that the model was made for"):
         clf = CrumbClassifier(context_size=0.5).fit(X, y)
     assert clf.context_size_ == 120

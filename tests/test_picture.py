@@ -12,14 +12,7 @@ import torch
 from crumb import select_contexts
 from crumb.errors import InvalidInput
 from crumb.herding.kernel import Rbf
-from crumb.picture import (
-    draw_comparison,
-    draw_plan,
-    flatten,
-    group_mmd2,
-    query_groups,
-    serving_cluster,
-)
+from crumb.picture import draw_comparison, draw_plan, group_mmd2, query_groups, serving_cluster
 
 PNG = b"\x89PNG"
 
@@ -104,16 +97,6 @@ def test_large_pools_are_sampled_the_same_way_every_time(tmp_path):
     clouds = [plan.plot().axes[0].collections[0].get_offsets() for _ in range(2)]
     assert len(clouds[0]) == 3_000
     np.testing.assert_array_equal(*clouds)
-
-
-def test_axes_are_the_principal_components(tables):
-    from sklearn.decomposition import PCA
-
-    plane, pca = flatten(tables[0]), PCA(2).fit(tables[0])
-    np.testing.assert_allclose(plane.shares, pca.explained_variance_ratio_)
-    np.testing.assert_allclose(
-        np.abs(plane(tables[1])), np.abs(pca.transform(tables[1])), atol=1e-9
-    )
 
 
 def test_points_of_another_table_are_refused(plan, tables):

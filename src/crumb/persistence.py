@@ -20,7 +20,7 @@ from crumb.estimator import CrumbClassifier, CrumbRegressor
 from crumb.files import read_archive, write_archive
 from crumb.herding.greedy import EarlyStopping
 from crumb.pfn.checkpoint import checksum
-from crumb.pfn.weights import model_names
+from crumb.pfn.registry import model_names
 from crumb.selection import Strategy
 from crumb.selection.base import REGISTRY
 

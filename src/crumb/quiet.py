@@ -1,4 +1,7 @@
-"""Warnings of other packages, held back or said once. Python's filters are global, so one thread at a time."""
+"""Warnings of other packages, held back or shown once.
+
+Python's filters are global, so only one thread at a time may change them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def quiet(message: str = "", category: type[Warning] = Warning) -> Iterator[None
 
 @contextmanager
 def said_once(said: set[str]) -> Iterator[None]:
-    """Let each warning through only the first time; ``said`` remembers. A package warns in every pass."""
+    """Show each warning only the first time; ``said`` remembers. Packages warn in every pass."""
     try:
         with _lock, warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

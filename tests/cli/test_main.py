@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -27,7 +29,8 @@ def test_help_is_quick_and_names_every_command():
 def test_building_the_parser_imports_nothing_heavy():
     code = (
         "import sys; from crumb.cli import build_parser; build_parser();"
-        "print(sorted({'torch', 'sklearn', 'pandas', 'numpy', 'matplotlib', 'tqdm'} & set(sys.modules)))"
+        "heavy = {'torch', 'sklearn', 'pandas', 'numpy', 'matplotlib', 'tqdm'};"
+        "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -84,28 +87,27 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert process.stderr.read() == ""
 
 
-# --- options
-
-
-@pytest.mark.parametrize(
-    "seconds", [0.5, 5]
-)  # while the libraries load, and while the network runs
-def test_interrupting_leaves_nothing_behind(seconds, folder):
+@pytest.fixture
+def long_work(folder):
+    """A command that runs for a minute unless it is interrupted, and an older output."""
     make_table(4_000, 0).to_csv("train.csv", index=False)
     make_table(3_000, 1).to_csv("test.csv", index=False)
     Path("out.csv").write_text("older")
-    slow = ["--context-size", "3000", "--n-estimators", "32"]
+    yield [*predict_args(), "--strategy", "full", "--n-estimators", "32"]
+    assert Path("out.csv").read_text() == "older"
+    assert sorted(path.name for path in folder.iterdir()) == ["out.csv", "test.csv", "train.csv"]
+
+
+def test_interrupting_while_the_libraries_load_leaves_nothing_behind(long_work):
     process = subprocess.Popen(
-        [sys.executable, "-m", "crumb", *predict_args(), *slow],
+        [sys.executable, "-m", "crumb", *long_work],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     assert process.stderr is not None
-    assert (
-        "classification" in process.stderr.readline()
-    )  # the tables are read: the long work begins
-    time.sleep(seconds)
+    assert "classification" in process.stderr.readline()  # the tables are read
+    time.sleep(0.5)
     assert process.poll() is None
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
@@ -113,8 +115,24 @@ def test_interrupting_leaves_nothing_behind(seconds, folder):
     assert out == ""
     assert err.splitlines()[-1] == "crumb: interrupted"
     assert "Traceback" not in err
-    assert Path("out.csv").read_text() == "older"
-    assert sorted(path.name for path in folder.iterdir()) == ["out.csv", "test.csv", "train.csv"]
+
+
+def test_interrupting_while_the_network_runs_leaves_nothing_behind(long_work, crumb, monkeypatch):
+    from crumb.pfn.network import NetworkBackend
+
+    predict_context = NetworkBackend.predict_context
+    press = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+
+    def interrupted_soon(*args, **kwargs):
+        press.start()  # a second pass would be an error: a thread starts once
+        return predict_context(*args, **kwargs)
+
+    monkeypatch.setattr(NetworkBackend, "predict_context", interrupted_soon)
+    status, out, err = crumb(*long_work)
+    assert status == 130, err
+    assert out == ""
+    assert err.splitlines()[-1] == "crumb: interrupted"
+    assert "Traceback" not in err
 
 
 def test_an_interrupt_inside_a_destructor_is_not_lost(monkeypatch, capsys):
@@ -132,9 +150,7 @@ def test_an_interrupt_inside_a_destructor_is_not_lost(monkeypatch, capsys):
         "crumb.cli.build_parser",
         lambda: argparse.Namespace(parse_args=lambda argv: argparse.Namespace(run=run)),
     )
-    monkeypatch.setattr(
-        sys, "unraisablehook", sys.unraisablehook
-    )  # pytest's own hook comes back afterwards
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)  # pytest's comes back
     started = time.perf_counter()
     assert main([]) == 130
     assert time.perf_counter() - started < 4
@@ -142,7 +158,7 @@ def test_an_interrupt_inside_a_destructor_is_not_lost(monkeypatch, capsys):
 
 
 def test_warnings_are_notes_of_one_line(crumb, folder):
-    status, _, err = crumb(*predict_args(), "--context-size", "5000", "--n-clusters", "2")
+    status, _, err = crumb(*predict_args(), "--context-size", "5000", "--n-clusters", "1")
     assert status == 0
     assert (
         "crumb: note: context_size=5000 is larger than the pool: all 200 rows are used."
@@ -154,6 +170,3 @@ def test_debug_shows_the_traceback(folder, monkeypatch):
     monkeypatch.setenv("CRUMB_DEBUG", "1")
     with pytest.raises(FileNotFoundError):
         main(predict_args(train="nowhere.csv"))
-
-
-# --- plan

@@ -28,7 +28,7 @@ def test_models_says_what_is_here_and_where_the_rest_would_go(crumb, tmp_path, m
 
 
 def test_models_prints_a_line_a_model(crumb):
-    from crumb.pfn.weights import CARDS
+    from crumb.pfn.registry import CARDS
 
     _, out, _ = crumb("models")
     lines = out.splitlines()
@@ -42,6 +42,3 @@ def test_models_needs_no_torch():
     code = "import sys; from crumb.cli import main; main(['models']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
-
-
-# --- predict: answers

@@ -56,7 +56,7 @@ def test_herding_among_all_rows_is_the_paper_s(seed: int, rows: int, d: int) -> 
     points, queries, sigma = rng.normal(size=(rows, d)), rng.normal(size=(7, d)), 1.3
     cross = brute_force.rbf(points, queries, sigma).mean(1)
     within = torch.full((2,), brute_force.rbf(queries, queries, sigma).mean())
-    both = np.stack([points, points[::-1]]), np.stack([cross, cross[::-1]])
+    both = [[torch.from_numpy(a), torch.from_numpy(a[::-1].copy())] for a in (points, cross)]
     one, other = herd(CandidateObjective(Rbf(sigma), *both, within, np.float64), rows)
     assert one.indices.tolist() == brute_force.greedy(points, queries, rows, sigma)
     assert (rows - 1 - other.indices).tolist() == one.indices.tolist()
@@ -148,7 +148,9 @@ def test_as_many_different_rows_are_drawn_as_were_asked_for(
         [0.0, 1.0, 10.0]
     )  # often equal
     count = min(count, rows)
-    drawn = rows_at_distances(distance, rng.chisquare(3, queries) * spread, count, rng.permutation(rows))
+    drawn = rows_at_distances(
+        distance, rng.chisquare(3, queries) * spread, count, rng.permutation(rows)
+    )
     assert len(drawn) == len(set(drawn)) == count
     assert (np.diff(drawn) > 0).all()
     assert drawn.min() >= 0
@@ -168,7 +170,9 @@ def test_candidates_lie_where_the_queries_lie() -> None:
 def test_where_few_rows_lie_there_the_nearest_ones_are_taken() -> None:
     rng = np.random.default_rng(0)
     distance = rng.permutation(1_000).astype(float)
-    drawn = distance[rows_at_distances(distance, np.array([2.0, 3.0, 4.0]), 100, rng.permutation(1_000))]
+    drawn = distance[
+        rows_at_distances(distance, np.array([2.0, 3.0, 4.0]), 100, rng.permutation(1_000))
+    ]
     assert (np.sort(drawn)[:90] == np.arange(90)).all()
 
 
@@ -178,7 +182,8 @@ def test_whether_all_rows_as_near_as_the_queries_are_drawn() -> None:
     queries = np.array([2.0, 3.0, 100.0]) * 2 / 3  # 101 rows are not farther
     for count in (50, 112, 113, 500):
         taken = np.isin(
-            np.arange(101), distance[rows_at_distances(distance, queries, count, rng.permutation(1_000))]
+            np.arange(101),
+            distance[rows_at_distances(distance, queries, count, rng.permutation(1_000))],
         )
         assert all_inside(distance, queries, count) == taken.all() == (count > 111)
 

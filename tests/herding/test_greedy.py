@@ -157,17 +157,15 @@ def test_the_warm_up_is_the_larger_of_100_and_a_tenth(n: int, stop: int) -> None
     assert len(herded.indices) == stop
 
 
-def test_a_batch_that_does_not_divide_the_interval_is_checked_at_the_first_batch_past_the_mark() -> (
-    None
-):
+def test_a_check_takes_place_at_the_first_batch_that_reaches_the_mark() -> None:
     pool, queries, labels = hopeless()
     (herded,) = herd(exact(pool, queries, labels, 1.0), 1_000, 30, EarlyStopping())
-    # Batches end at 30, 60, 90, …; marks 100, 150, 200, 250, 300 are reached at 120, 150, 210, 270, 300.
+    # Batches end at 30, 60, 90, …: marks 100, 150, 200, 250, 300 are reached at 120, 150, 210, 270,
+    # 300.
     assert len(herded.indices) == 300
     (herded,) = herd(exact(pool, queries, labels, 1.0), 1_000, 80, EarlyStopping())
-    assert (
-        len(herded.indices) == 480
-    )  # a batch that jumps a mark is one check: 160, 240, 320, 400, 480
+    # A batch that jumps a mark is one check: 160, 240, 320, 400, 480.
+    assert len(herded.indices) == 480
 
 
 def test_early_stopping_is_exactly_the_rule_of_the_paper() -> None:

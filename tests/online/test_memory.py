@@ -1,4 +1,4 @@
-"""What a stream keeps of contexts: ready before a plan is swapped in, within one budget, gone with the last query."""
+"""What a stream keeps of contexts: ready before the swap, within one cache, then freed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ X = queries(60)
 
 
 def cache(stream: CrumbOnline) -> ContextCache:
-    return stream.estimator.backend_._contexts
+    return stream.estimator.backend_.contexts
 
 
 def kept(stream: CrumbOnline) -> set[bytes]:
@@ -36,13 +36,13 @@ def until(true) -> None:
 @pytest.fixture
 def made(monkeypatch) -> list[int]:
     """Sizes of the contexts that were fitted for keeping, as they are."""
-    sizes, fitted = [], TabICLBackend._estimator
+    sizes, fitted = [], TabICLBackend.estimator
 
     def note(self, **more):
         sizes.append(1) if more.get("kv_cache") else None
         return fitted(self, **more)
 
-    monkeypatch.setattr(TabICLBackend, "_estimator", note)
+    monkeypatch.setattr(TabICLBackend, "estimator", note)
     return sizes
 
 
@@ -50,18 +50,19 @@ def test_a_plan_is_ready_before_it_is_swapped_in_and_the_old_one_leaves_with_its
     made,
 ) -> None:
     clf = cheap("embedded", cache_size=500)
-    with CrumbOnline(clf, X, b_min=100, timeout=1e6, clock=ManualClock()) as stream:
-        first = stream._version.keys
+    at_swap: list[set[bytes]] = []
+    heard = Observer()
+    heard.refreshed = lambda *what: at_swap.append(kept(stream))
+    with CrumbOnline(clf, X, b_min=100, timeout=1e6, clock=ManualClock(), observer=heard) as stream:
+        first = stream.current.keys
         assert kept(stream) == first
         assert len(made) == len(first)
         stream.submit_many(X)
         stream.flush()
         assert len(made) == len(first)  # a flush costs the queries, not the context
         asked = stream.submit_many(queries(60, seed=2, shift=1.5))
-        at_swap: list[set[bytes]] = []
-        stream._observer.refreshed = lambda *what: at_swap.append(kept(stream))
         stream.refresh()
-        second = stream._version.keys
+        second = stream.current.keys
         assert second <= at_swap[0]
         assert {future.result(20).version for future in asked} == {1}
         stream.flush()
@@ -76,12 +77,12 @@ def test_contexts_of_another_pool_share_the_budget() -> None:
     clf = cheap("embedded", cache_size=500)
     T, y = table(50, seed=5)
     with CrumbOnline(clf, X, timeout=0) as stream:
-        room, first = cache(stream), stream._version.keys
+        room, first = cache(stream), stream.current.keys
         stream.learn(T, y)
         stream.refresh()
         assert cache(stream) is room
-        assert stream._version.keys.isdisjoint(first)  # row numbers mean other rows
-        assert kept(stream) == stream._version.keys
+        assert stream.current.keys.isdisjoint(first)  # row numbers mean other rows
+        assert kept(stream) == stream.current.keys
         got = np.array([future.result(20).value for future in stream.submit_many(X)])
         np.testing.assert_allclose(
             got, stream.estimator.predict_proba(X, plan=stream.plan), atol=1e-5
@@ -105,9 +106,9 @@ def test_two_versions_stay_within_the_budget_and_the_most_used_contexts_come_fir
     with CrumbOnline(clf, X, b_min=100, timeout=1e6, clock=ManualClock()) as stream:
         assert len(kept(stream)) == 3
         stream.submit_many(queries(90, seed=3, shift=1.0))
-        stream._window.add(queries(60, seed=3, shift=1.0))
+        stream._recent.add(queries(60, seed=3, shift=1.0))
         before = kept(stream)
-        stream._free_retired = lambda: None  # as if somebody waited for ever
+        stream._free_retired = lambda: None  # as if a query waited for ever
         stream.refresh()
         more = kept(stream) - before
         assert 0 < len(more) < 3
@@ -134,7 +135,7 @@ def test_a_pass_that_runs_out_of_memory_is_tried_again_without_what_is_kept(monk
     plain = cheap("embedded")
 
     def short(self, task, output):
-        tries.append((task.keep, len(self._contexts)))
+        tries.append((task.keep, len(self.contexts)))
         if task.keep:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return run(self, task, output)
@@ -150,7 +151,7 @@ def test_a_pass_that_runs_out_of_memory_is_tried_again_without_what_is_kept(monk
 
 
 class Tight(LogisticRegression):
-    """Has room for so many queries, and none at all for some."""
+    """Has room for ``room`` queries at once, and none at all for some."""
 
     room = 0
 

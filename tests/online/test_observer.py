@@ -1,4 +1,4 @@
-"""online/observer.py: those who measure hear of everything, from outside the locks, and cannot do harm."""
+"""online/observer.py: observers are told everything, outside the locks, and do no harm."""
 
 from __future__ import annotations
 
@@ -76,16 +76,16 @@ def test_failures() -> None:
 def test_refreshes_and_looks(monkeypatch) -> None:
     diary, clf = Diary(), cheap()
     with CrumbOnline(
-        clf, X, timeout=0, refresh="drift", refresh_every=10, window=20, observer=diary
+        clf, X, timeout=0, refresh="drift", refresh_every=10, recent=20, observer=diary
     ) as stream:
         diary.stream = stream
         stream.submit_many(queries(20, shift=5.0))
-        stream._refresher.settle()
+        stream.settle()
         assert diary.heard["looked"][0][0].found
         assert [version for version, _ in diary.heard["refreshed"]] == [2]
         monkeypatch.setattr(type(clf), "plan_points", lambda *given, **named: 1 / 0)
         stream.submit_many(queries(20, shift=-5.0))
-        stream._refresher.settle()
+        stream.settle()
         with pytest.raises(ZeroDivisionError):
             stream.refresh()
         assert [type(error) for (error,) in diary.heard["refresh_failed"]] == [

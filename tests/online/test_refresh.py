@@ -61,12 +61,12 @@ def test_a_failure_is_counted_and_survived(caplog) -> None:
 def test_periodic() -> None:
     X = queries(100)
     with CrumbOnline(
-        cheap(), X, refresh="periodic", refresh_every=40, window=50, timeout=0, plan_ahead=False
+        cheap(), X, refresh="periodic", refresh_every=40, recent=50, timeout=0, plan_ahead=False
     ) as stream:
         for start in range(0, 120, 20):
             for future in stream.submit_many(np.roll(X, start, axis=0)[:20]):
                 future.result(10)
-            stream._refresher.settle()
+            stream.settle()
         assert stream.stats().refreshes == 3
         assert stream.version == 4
         assert len(stream.plan.labels) == 50  # made for the window
@@ -75,7 +75,7 @@ def test_periodic() -> None:
 def test_drift_brings_a_plan_for_the_new_queries_and_calm_does_not() -> None:
     settings = {
         "refresh": "drift",
-        "window": 100,
+        "recent": 100,
         "timeout": 0,
         "significance": 0.001,
         "plan_ahead": False,
@@ -83,14 +83,14 @@ def test_drift_brings_a_plan_for_the_new_queries_and_calm_does_not() -> None:
     with CrumbOnline(cheap(), queries(200), **settings) as stream:
         for seed in range(8):
             stream.submit_many(queries(25, seed=10 + seed))
-            stream._refresher.settle()
+            stream.settle()
         assert stream.version == 1
         calm = stream.stats().drift
         assert calm is not None
         assert calm.score <= 1
         for seed in range(8):
             stream.submit_many(queries(25, seed=30 + seed, shift=2.0))
-            stream._refresher.settle()
+            stream.settle()
         stats = stream.stats()
         assert stats.version >= 2
         assert stats.plan_age >= 0
@@ -98,7 +98,7 @@ def test_drift_brings_a_plan_for_the_new_queries_and_calm_does_not() -> None:
 
 
 def test_never_is_never() -> None:
-    with CrumbOnline(cheap(), queries(50), window=20, timeout=0) as stream:
+    with CrumbOnline(cheap(), queries(50), recent=20, timeout=0) as stream:
         stream.submit_many(queries(100, shift=5.0))
         assert not any(thread.name == "crumb-refresh" for thread in threading.enumerate())
         stream.flush()
@@ -132,13 +132,13 @@ def test_a_plan_that_fails_leaves_the_old_one(monkeypatch) -> None:
     with CrumbOnline(clf, queries(), refresh="periodic", refresh_every=10, timeout=0) as stream:
         monkeypatch.setattr(type(clf), "plan_points", lambda *given, **named: 1 / 0)
         stream.submit_many(queries(10))
-        stream._refresher.settle()
+        stream.settle()
         assert stream.stats().refresh_failures == 1
         assert stream.submit(queries()[0]).result(10).version == 1
         monkeypatch.undo()
         stream.submit_many(queries(9))
-        stream._refresher.settle()
+        stream.settle()
         assert stream.version == 1  # the next try comes after twice as many
         stream.submit_many(queries(10))
-        stream._refresher.settle()
+        stream.settle()
         assert stream.version == 2

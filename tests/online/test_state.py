@@ -20,7 +20,7 @@ X = queries()
 def test_a_restart_answers_the_same(tmp_path) -> None:
     path, clock = tmp_path / "stream.crumb", ManualClock()
     with CrumbOnline(
-        cheap("embedded"), X, timeout=60, window=40, max_rows=210, b_min=7, clock=clock
+        cheap("embedded"), X, timeout=60, recent=40, max_rows=210, b_min=7, clock=clock
     ) as stream:
         stream.learn(*table(20, seed=5))
         stream.refresh()
@@ -38,7 +38,7 @@ def test_a_restart_answers_the_same(tmp_path) -> None:
         assert (stats.version, stats.pool_version) == (2, 2)
         assert stats.accepted == saved.accepted == len(X)
         assert stats.refreshes == 1
-        assert again._settings == stream._settings
+        assert again.options == stream.options
         assert again.drift() == drift
         futures = again.submit_many(X)
         again.flush()

@@ -1,4 +1,4 @@
-"""online/stream.py: the answers are those of the frozen plan, whatever the order, the batches and the threads."""
+"""online/stream.py: answers are those of the frozen plan, in any order, batch and thread."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def test_answers_of_the_embedded_network(cache_size: float) -> None:
     expected, rng = clf.predict_proba(X, plan=PLAN), np.random.default_rng(0)
     with CrumbOnline(clf, X, plan=PLAN, timeout=60) as stream:
         for b_min in (1, 4, 100):
-            stream._buffers.b_min = b_min
+            stream._worker.buffers.b_min = b_min
             cuts = rng.choice(np.arange(1, len(X)), 20)
             got = in_pieces(stream, X, rng.permutation(len(X)), cuts)
             if cache_size:
                 np.testing.assert_allclose(got, expected, atol=1e-5, rtol=0)
                 assert (
-                    len(clf.backend_._contexts) == PLAN.n_clusters
+                    len(clf.backend_.contexts) == PLAN.n_clusters
                 )  # a flush costs the queries, not the context
             else:
                 np.testing.assert_array_equal(got, expected)
@@ -119,7 +119,7 @@ def test_labels_means_and_what_the_model_cannot() -> None:
 
 
 def test_without_queries_the_first_plan_is_for_a_sample_of_the_pool() -> None:
-    with CrumbOnline(CLF, timeout=0, window=50) as stream:
+    with CrumbOnline(CLF, timeout=0, recent=50) as stream:
         assert len(stream.plan.labels) == 50
         np.testing.assert_array_equal(
             values(stream.submit_many(X)), CLF.predict_proba(X, plan=stream.plan)
@@ -248,8 +248,8 @@ def test_a_flush_does_not_wait_for_those_who_gave_up() -> None:
 
 
 def test_who_keeps_an_answer_keeps_neither_tables_nor_pools() -> None:
-    with CrumbOnline(cheap(), X, timeout=0, window=20) as stream:
-        version = weakref.ref(stream._version)
+    with CrumbOnline(cheap(), X, timeout=0, recent=20) as stream:
+        version = weakref.ref(stream.current)
         kept = [*stream.submit_many(X), *(stream.submit(row) for row in X)]
         wait(kept, 10)
         stream.learn(*table(10))
@@ -306,7 +306,7 @@ def test_close_without_draining_keeps_nothing_of_replaced_plans(monkeypatch) -> 
     stream = CrumbOnline(CLF, X, b_min=100, timeout=60)
     stream.submit_many(X[:5])
     monkeypatch.setattr(
-        stream._buffers, "hurry", lambda: None
+        stream._worker.buffers, "hurry", lambda: None
     )  # as if the worker had not come to it yet
     stream.refresh()
     assert len(stream._retired) == 1
@@ -396,7 +396,7 @@ def answered_by(version: int, answers: list) -> None:
 
 
 def test_a_refresh_swaps_at_once_and_nobody_gets_a_mixture() -> None:
-    with CrumbOnline(CLF, X, b_min=4, timeout=0.002, window=60) as stream:
+    with CrumbOnline(CLF, X, b_min=4, timeout=0.002, recent=60) as stream:
         plans, stop, answers = {1: stream.plan}, threading.Event(), []
 
         def client(seed: int) -> None:
@@ -448,7 +448,8 @@ def test_settings_are_checked() -> None:
         ({"significance": 2}, "significance"),
         ({"max_rows": 1}, "max_rows"),
         ({"max_age": 0}, "max_age"),
-        ({"window": 0}, "window"),
+        ({"recent": 0}, "recent"),
+        ({"window": 0}, "recent"),  # its name in version 0.1
         ({"output": "median"}, "cannot answer"),
     ):
         with pytest.raises(InvalidInput, match=said):

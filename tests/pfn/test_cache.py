@@ -18,7 +18,7 @@ def table(rows: int = 400, classes: int = 3):
 
 
 def kept(estimator) -> int:
-    return len(estimator.backend_._contexts)
+    return len(estimator.backend_.contexts)
 
 
 def ask(cache: ContextCache, key: str, size: int = 4) -> bool:
@@ -131,7 +131,7 @@ def test_the_budget_holds():
     model = CrumbClassifier(n_clusters=6, context_size=100, device="cpu", cache_size=3).fit(X, y)
     plan = model.plan(queries)
     answer = model.predict_proba(queries, plan=plan)
-    contexts = model.backend_._contexts
+    contexts = model.backend_.contexts
     assert 0 < len(contexts) < plan.n_clusters
     assert contexts.used <= 3_000_000
     np.testing.assert_allclose(

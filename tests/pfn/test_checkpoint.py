@@ -19,6 +19,7 @@ from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidCheckpoint
 from crumb.pfn import weights
 from crumb.pfn.checkpoint import checksum, read_checkpoint
+from crumb.pfn.registry import CARDS
 
 
 def fit(path: Path | str) -> CrumbClassifier:
@@ -195,7 +196,7 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 
 
 def test_link_into_a_cache(tabicl_classifier: Path, tmp_path: Path) -> None:
-    """The hub's cache keeps its files under their checksums, and links with readable names to them."""
+    """The hub's cache names its files by their checksums, and has readable links to them."""
     blob = tmp_path / "0123abcd"
     shutil.copy(tabicl_classifier, blob)
     (tmp_path / "model.ckpt").symlink_to(blob)
@@ -211,7 +212,7 @@ def test_file_that_was_replaced_is_read_again(tmp_path: Path) -> None:
 
 
 def test_embedded_weights_are_those_that_were_shipped() -> None:
-    for card in weights.CARDS:
+    for card in CARDS:
         if card.repository is None:
             assert checksum(weights.EMBEDDED / card.file) == card.sha256
 

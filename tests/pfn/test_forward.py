@@ -6,38 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import TINY, V1, V2
+from checkpoints import TINY, V1, V2, shaken
+from small_tables import stacked_cells as table
+from small_tables import stacked_labels as labels
 from tabicl._model.inference_config import InferenceConfig
 from tabicl._model.tabicl import TabICL
 
 from crumb.pfn.forward import attention_block, forward, supports
-from crumb.pretrain.network import build, configuration
+from pretraining.network import build, configuration
 
 TASKS = ("classification", "regression")
 SHAPES = [(3, 40, 7, 25), (1, 20, 1, 12), (2, 30, 2, 28)]
-
-
-def labels(task: str, tables: int, train: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(5)
-    if task == "regression":
-        return torch.randn(tables, train, generator=generator)
-    y = torch.randint(4, (tables, train), generator=generator).float()
-    y[:, :4] = torch.arange(4)  # all classes are there
-    return y
-
-
-def table(tables: int, rows: int, features: int) -> torch.Tensor:
-    return torch.randn(tables, rows, features, generator=torch.Generator().manual_seed(3))
-
-
-def shaken(network: TabICL) -> TabICL:
-    """A network none of whose parameters is zero."""
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.requires_grad:  # not the fixed frequencies of the position encoding
-                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
-    return network
 
 
 def trained(task: str, size: str = "smoke") -> TabICL:
@@ -82,7 +61,7 @@ def test_equals_tabicl_whatever_the_flags(flags, more):
 )
 @pytest.mark.parametrize("at_once", [None, 2])
 def test_contexts_of_different_sizes(make, at_once):
-    """Padded rows are not looked at, whatever they hold; neither are the other tables of the stack."""
+    """Neither padded rows nor the other tables of the stack are looked at."""
     network = make()
     sizes, features, train, queries = (20, 13, 4), 5, 20, 6
     X = table(3, train + queries, features)
@@ -96,7 +75,7 @@ def test_contexts_of_different_sizes(make, at_once):
 
 
 def test_contexts_of_different_classes():
-    """All logits come out, so that each table takes those of its own classes; tabicl wants the same for all."""
+    """All logits come out, and each table takes those of its own classes; tabicl wants one set."""
     network = trained("classification").eval()
     config = InferenceConfig()
     off = {"use_amp": False, "use_fa3": False, "device": "cpu"}
@@ -141,9 +120,7 @@ def test_half_precision_stays_close(make, dtype):
 
 def test_one_compilation_serves_all_shapes():
     """Shapes are symbols to the compiler, so that fifty shapes do not cost fifty compilations."""
-    import torch._dynamo
-
-    torch._dynamo.reset()
+    torch.compiler.reset()
     seen = []
 
     def count(graph, inputs):
@@ -159,7 +136,7 @@ def test_one_compilation_serves_all_shapes():
             torch.testing.assert_close(forward(network, X, y, block=block), forward(network, X, y))
     # Rows to points, points to rows, tokens to cells, rows to rows, queries to rows.
     assert len(seen) == 5
-    torch._dynamo.reset()
+    torch.compiler.reset()
 
 
 def test_knows_what_it_does_not_know():

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+import pandas as pd
 import pytest
+import torch
 
-from crumb.pfn.groups import halved, in_groups
+from crumb.pfn.groups import halved, in_groups, pieces
 
 
 def test_answers_come_in_the_order_of_the_tasks() -> None:
@@ -16,15 +19,9 @@ def test_answers_come_in_the_order_of_the_tasks() -> None:
         calls.append(group)
         return [-task for task in group]
 
-    assert list(in_groups([3, 1, 2, 5, 4, 6, 7], lambda t: t % 2, run, lambda t: 1, 5)) == [
-        -3,
-        -1,
-        -2,
-        -5,
-        -4,
-        -6,
-        -7,
-    ]
+    tasks = [3, 1, 2, 5, 4, 6, 7]
+    answers = list(in_groups(tasks, lambda t: t % 2, run, lambda t: 1, 5))
+    assert answers == [-task for task in tasks]
     assert calls == [[3, 1, 5], [2, 4], [6], [7]]
     assert not list(in_groups([], lambda t: t, run, lambda t: 1, 5))
 
@@ -57,20 +54,18 @@ def test_too_large_a_group_is_halved() -> None:
     def run(group: list[int]) -> list[int]:
         sizes.append(len(group))
         if len(group) > 3:
-            raise MemoryError
+            raise torch.OutOfMemoryError
         return [2 * task for task in group]
 
-    assert halved(list(range(9)), run, lambda task: 2 * task, MemoryError) == [
-        2 * task for task in range(9)
-    ]
+    assert halved(list(range(9)), run, lambda task: 2 * task) == [2 * task for task in range(9)]
     assert sizes == [9, 4, 2, 2, 5, 2, 3]
 
 
 def test_single_task_goes_alone() -> None:
     def run(group: list[str]) -> list[str]:
-        raise MemoryError
+        raise torch.OutOfMemoryError
 
-    assert halved(["a", "b", "c"], run, str.upper, MemoryError) == ["A", "B", "C"]
+    assert halved(["a", "b", "c"], run, str.upper) == ["A", "B", "C"]
 
 
 def test_other_errors_are_not_for_halving() -> None:
@@ -78,4 +73,18 @@ def test_other_errors_are_not_for_halving() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        halved(["a", "b"], run, str.upper, MemoryError)
+        halved(["a", "b"], run, str.upper)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame])
+def test_pieces_hold_all_rows_and_only_the_last_has_filling(kind: type) -> None:
+    rows = kind(np.arange(14).reshape(7, 2))
+    assert [np.asarray(piece)[:, 0].tolist() for piece in pieces(rows, 3)] == [
+        [0, 2, 4],
+        [6, 8, 10],
+        [12],
+    ]
+    found = [np.asarray(piece)[:, 0].tolist() for piece in pieces(rows, 4, 4)]
+    assert found == [[0, 2, 4, 6], [8, 10, 12, 12]]
+    assert [len(piece) for piece in pieces(rows, 7)] == [7]
+    assert [len(piece) for piece in pieces(rows, 10, 5)] == [10]

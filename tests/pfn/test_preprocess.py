@@ -26,7 +26,7 @@ from crumb.pfn.preprocess import (
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The following categorical columns",
     "ignore:n_quantiles",
-    "ignore:Mean of empty slice",  # with a threshold below 1, all values of a column can be outliers
+    "ignore:Mean of empty slice",  # below a threshold of 1, all values can be outliers
     "ignore:Degrees of freedom",
     "ignore:overflow encountered",
 )
@@ -91,7 +91,8 @@ def test_standardised_equals_the_package(rows: int, threshold: float) -> None:
     theirs = generator(recipe(norm_methods=("none",), outlier_threshold=threshold))
     numbers, asked = packages_numbers(X, queries)
     (expected, _), *_ = theirs.fit(numbers, np.arange(rows) % 2).transform(asked).values()
-    ours = standardised(torch.from_numpy(np.concatenate(encoded))[None], rows, None, threshold)
+    stack = torch.from_numpy(np.concatenate(encoded))[None]
+    ours = standardised(stack, rows, torch.tensor([rows]), threshold)
     assert ours.dtype == torch.float32
     np.testing.assert_allclose(ours[0], expected[0].astype(np.float32), rtol=1e-5, atol=1e-5)
 
@@ -107,7 +108,7 @@ def test_contexts_of_different_sizes_are_standardised_alone() -> None:
         )
         np.nan_to_num(X, copy=False)
         alone = torch.from_numpy(np.concatenate([X[i, :size], X[i, most:]]))[None]
-        expected.append(standardised(alone, size, None, 4.0)[0])
+        expected.append(standardised(alone, size, torch.tensor([size]), 4.0)[0])
     together = standardised(torch.from_numpy(X), most, torch.tensor(sizes), 4.0)
     for i, size in enumerate(sizes):
         torch.testing.assert_close(together[i, :size], expected[i][:size])

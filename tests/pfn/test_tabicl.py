@@ -222,33 +222,41 @@ def test_estimator_with_unknown_weights() -> None:
         )
 
 
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many queries the package was asked at a time."""
+    seen: list[int] = []
+    predict_proba = TabICLClassifier.predict_proba
+
+    def counted(self: TabICLClassifier, X: Any) -> np.ndarray:
+        seen.append(len(X))
+        return predict_proba(self, X)
+
+    monkeypatch.setattr(TabICLClassifier, "predict_proba", counted)
+    return seen
+
+
 @pytest.mark.parametrize("kind", ["numbers", "frame"])
 def test_queries_in_pieces(
-    kind: str, tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, pieces: list[int], tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, y, queries = table(kind, 60, 1), classes(60, 2), table(kind, 130, 3)
     crumb = ours(tabicl_classifier, 2).fit(X, y)
     whole = crumb.predict_proba(queries)
-    pieces: list[int] = []
-    take = module._rows
-    monkeypatch.setattr(
-        module, "_rows", lambda *args: pieces.append(len(take(*args))) or take(*args)
-    )
+    assert pieces == [130]
+    pieces.clear()
     monkeypatch.setattr(module, "PASS_BYTES", 0)
     monkeypatch.setattr(module, "LEAST_QUERIES", 50)
     assert_same(crumb.predict_proba(queries), whole)
     assert pieces == [50, 50, 30]
 
 
-def test_large_passes_are_cut(tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size of a piece follows from the memory of one pass: 16 numbers for each of 4 + 2 tokens a row."""
+def test_large_passes_are_cut(
+    pieces: list[int], tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The memory of one pass gives the size: 16 numbers for each of 4 + 2 tokens a row."""
     monkeypatch.setattr(module, "LEAST_QUERIES", 1)
     monkeypatch.setattr(module, "PASS_BYTES", 4 * 16 * (4 + 2) * (60 + 25))
-    pieces: list[int] = []
-    take = module._rows
-    monkeypatch.setattr(
-        module, "_rows", lambda *args: pieces.append(len(take(*args))) or take(*args)
-    )
     ours(tabicl_classifier).fit(numbers(60, 1), classes(60, 2)).predict_proba(numbers(70, 3))
     assert pieces == [25, 25, 20]
 

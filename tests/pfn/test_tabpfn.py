@@ -15,11 +15,11 @@ import torch
 
 pytest.importorskip("tabpfn")
 
-import tabpfn.model_loading
 from checkpoints import tabpfn_classifier as write_classifier
 from checkpoints import tabpfn_v2_5_regressor
 from small_tables import QUANTILES, classes, frame, numbers, table, targets
 from tabpfn import TabPFNClassifier, TabPFNRegressor
+from tabpfn.architectures.tabpfn_v2 import TabPFNV2
 from tabpfn.checkpoint import save_as_safetensors
 
 import crumb.pfn as backends
@@ -136,9 +136,7 @@ def test_network_is_loaded_once_a_process(tmp_path: Path, monkeypatch: pytest.Mo
         return call
 
     monkeypatch.setattr(torch, "load", counted("file", torch.load))
-    monkeypatch.setattr(
-        tabpfn.model_loading, "_build_model", counted("network", tabpfn.model_loading._build_model)
-    )
+    monkeypatch.setattr(TabPFNV2, "__init__", counted("network", TabPFNV2.__init__))
     X, y, queries = numbers(60, 1), classes(60, 2), numbers(30, 3)
     for strategy in ("mmd", "uniform"):
         crumb = CrumbClassifier(

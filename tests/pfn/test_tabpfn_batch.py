@@ -19,10 +19,9 @@ from small_tables import QUANTILES, classes, numbers, table, targets
 from tabpfn import TabPFNClassifier, TabPFNRegressor
 from tabpfn.architectures.tabpfn_v2 import TabPFNV2
 
-import crumb.pfn.tabpfn
+import crumb.pfn.tabpfn as module
 from crumb import CrumbClassifier
 from crumb.errors import InvalidInput
-from crumb.pfn import tabpfn_batch
 from crumb.pfn.base import BackendSettings, ContextTask, Output
 from crumb.pfn.checkpoint import read_checkpoint
 from crumb.pfn.tabpfn import TabPFNBackend, shared_specs
@@ -31,11 +30,11 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:The following categorical columns have a cardinality above 40",
     "ignore:These columns look like free text",
     "ignore:n_quantiles",
-    "ignore:Importing from 'tabpfn.model:DeprecationWarning",  # torch's profiler looks into every module
+    # torch's profiler looks into every module.
+    "ignore:Importing from 'tabpfn.model:DeprecationWarning",
 )
-SINGLE = {
-    "inference_precision": torch.float32
-}  # in half precision, how many rows go together shows in the third digit
+# In half precision, how many rows go together shows in the third digit.
+SINGLE = {"inference_precision": torch.float32}
 PROBA = Output("proba")
 
 
@@ -66,21 +65,15 @@ def backend(path: Path, n_estimators: int = 1, **options: Any) -> TabPFNBackend:
 
 def one_by_one(
     path: Path, tasks: list[ContextTask], output: Output, n_estimators: int = 1, **options: Any
-) -> Any:
+) -> list[np.ndarray]:
     """The package, called by hand."""
     kind = TabPFNClassifier if output.kind == "proba" else TabPFNRegressor
     given = {"n_estimators": n_estimators, "random_state": 0, "device": "cpu", **SINGLE, **options}
-    for task in tasks:
-        estimator = kind(model_path=path, **given).fit(task.X, task.y)
-        if output.kind == "proba":
-            yield estimator.predict_proba(task.queries)
-        elif output.kind == "quantiles":
-            levels = estimator.predict(
-                task.queries, output_type="quantiles", quantiles=list(output.quantiles)
-            )
-            yield np.stack(levels, axis=1)
-        else:
-            yield estimator.predict(task.queries, output_type=output.kind)
+    fitted = (kind(model_path=path, **given).fit(task.X, task.y) for task in tasks)
+    if output.kind == "proba":
+        return [one.predict_proba(task.queries) for one, task in zip(fitted, tasks, strict=True)]
+    asked = {"output_type": output.kind, "quantiles": list(output.quantiles) or None}
+    return [one.predict(task.queries, **asked) for one, task in zip(fitted, tasks, strict=True)]
 
 
 def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray], tolerance: float = 1e-4) -> None:
@@ -90,7 +83,7 @@ def assert_same(ours: list[np.ndarray], theirs: list[np.ndarray], tolerance: flo
 
 
 def contexts(kind: str = "numbers", regression: bool = False) -> list[ContextTask]:
-    """Two sizes, two or three classes, numbers of queries that differ; the columns of one hold a constant."""
+    """Two sizes, two or three classes, unequal numbers of queries; one has a constant column."""
     tasks = []
     for i, (rows, queries, count) in enumerate(
         [(60, 9, 3), (40, 12, 3), (60, 14, 3), (60, 5, 2), (40, 3, 3), (60, 7, 2)]
@@ -110,29 +103,22 @@ def test_classifier_equals_the_package(
 ) -> None:
     tasks = contexts(kind)
     answers = list(backend(tabpfn_classifier, n_estimators).predict_contexts(tasks, PROBA))
-    assert [answer.shape for answer in answers] == [
-        (9, 3),
-        (12, 3),
-        (14, 3),
-        (5, 2),
-        (3, 3),
-        (7, 2),
-    ]
-    assert_same(answers, list(one_by_one(tabpfn_classifier, tasks, PROBA, n_estimators)))
+    shapes = [(9, 3), (12, 3), (14, 3), (5, 2), (3, 3), (7, 2)]
+    assert [answer.shape for answer in answers] == shapes
+    assert_same(answers, one_by_one(tabpfn_classifier, tasks, PROBA, n_estimators))
 
 
 @pytest.mark.parametrize("n_estimators", [1, 4])
 @pytest.mark.parametrize("kind", ["numbers", "frame"])
-@pytest.mark.parametrize(
-    "output", [Output("mean"), Output("median"), Output("quantiles", QUANTILES)], ids=str
-)
-def test_regressor_equals_the_package(
-    output: Output, kind: str, n_estimators: int, tabpfn_regressor: Path
-) -> None:
+def test_regressor_equals_the_package(kind: str, n_estimators: int, tabpfn_regressor: Path) -> None:
     """Targets of every context on a scale of their own."""
-    tasks = contexts(kind, regression=True)
-    answers = list(backend(tabpfn_regressor, n_estimators).predict_contexts(tasks, output))
-    assert_same(answers, list(one_by_one(tabpfn_regressor, tasks, output, n_estimators)))
+    tasks, ours = contexts(kind, regression=True), backend(tabpfn_regressor, n_estimators)
+    expected = one_by_one(tabpfn_regressor, tasks, Output("full", QUANTILES), n_estimators)
+    for output in ("mean", "median"):
+        answers = list(ours.predict_contexts(tasks, Output(output)))
+        assert_same(answers, [answer[output] for answer in expected])
+    answers = list(ours.predict_contexts(tasks, Output("quantiles", QUANTILES)))
+    assert_same(answers, [np.stack(answer["quantiles"], axis=1) for answer in expected])
 
 
 def test_contexts_of_a_kind_share_a_pass(widths: list[int], tabpfn_classifier: Path) -> None:
@@ -141,11 +127,11 @@ def test_contexts_of_a_kind_share_a_pass(widths: list[int], tabpfn_classifier: P
 
 
 def test_default_precision_is_as_exact_as_the_package(tabpfn_classifier: Path) -> None:
-    """Many CPUs and all GPUs have half precision by default, where sharing a pass changes the rounding."""
+    """Many devices have half precision by default, where sharing a pass changes the rounding."""
     tasks, default = contexts(), {"inference_precision": "auto"}
-    exact = list(one_by_one(tabpfn_classifier, tasks, PROBA))
+    exact = one_by_one(tabpfn_classifier, tasks, PROBA)
     ours = list(backend(tabpfn_classifier, **default).predict_contexts(tasks, PROBA))
-    theirs = list(one_by_one(tabpfn_classifier, tasks, PROBA, **default))
+    theirs = one_by_one(tabpfn_classifier, tasks, PROBA, **default)
 
     def error(answers: list[np.ndarray]) -> float:
         return max(np.abs(answer - one).max() for answer, one in zip(answers, exact, strict=True))
@@ -181,7 +167,7 @@ def test_estimator_with_contexts_that_lack_a_class(
 def test_tasks_are_taken_as_they_are_needed(
     monkeypatch: pytest.MonkeyPatch, tabpfn_classifier: Path
 ) -> None:
-    monkeypatch.setattr(crumb.pfn.tabpfn, "HELD_CELLS", sum(map(tabpfn_batch.cells, _alike(2))))
+    monkeypatch.setattr(module, "HELD_CELLS", sum(map(module.cells, _alike(2))))
     taken = 0
 
     def tasks() -> Iterator[ContextTask]:
@@ -194,7 +180,7 @@ def test_tasks_are_taken_as_they_are_needed(
     assert taken == 0
     first = next(answers)
     assert taken == 3
-    assert_same([first, *answers], list(one_by_one(tabpfn_classifier, _alike(6), PROBA)))
+    assert_same([first, *answers], one_by_one(tabpfn_classifier, _alike(6), PROBA))
 
 
 def test_calls_fit_in_memory(
@@ -202,12 +188,12 @@ def test_calls_fit_in_memory(
 ) -> None:
     tasks = _alike(7)
     specs = shared_specs(tabpfn_classifier, "classification", "cpu", "torch.float32")
-    one = len(tasks[0].X) * tabpfn_batch.row_bytes(specs, 4)  # and some more for the queries
-    monkeypatch.setattr(tabpfn_batch, "BATCH_BYTES", 4 * one)
+    one = len(tasks[0].X) * module.row_bytes(specs, 4)  # and some more for the queries
+    monkeypatch.setattr(module, "BATCH_BYTES", 4 * one)
     answers = list(backend(tabpfn_classifier).predict_contexts(tasks, PROBA))
     assert widths == [3, 3, 1]
-    assert_same(answers, list(one_by_one(tabpfn_classifier, tasks, PROBA)))
-    monkeypatch.setattr(tabpfn_batch, "BATCH_BYTES", 1)
+    assert_same(answers, one_by_one(tabpfn_classifier, tasks, PROBA))
+    monkeypatch.setattr(module, "BATCH_BYTES", 1)
     widths.clear()
     list(backend(tabpfn_classifier).predict_contexts(tasks[:2], PROBA))
     assert widths == [1, 1]
@@ -227,7 +213,7 @@ def test_estimate_is_not_below_what_a_pass_takes(tabpfn_classifier: Path) -> Non
         if event.name() == "[memory]":
             alive += event.nbytes()
             peak = max(peak, alive)
-    estimate = len(tasks) * 250 * tabpfn_batch.row_bytes(model._specs(), 8)
+    estimate = len(tasks) * 250 * module.row_bytes(model.specs, 8)
     assert peak <= estimate <= 2 * peak
 
 
@@ -244,7 +230,7 @@ def test_memory_that_runs_out_halves_the_call(
     monkeypatch.setattr(TabPFNV2, "forward", small)
     answers = list(backend(tabpfn_classifier).predict_contexts(_alike(5), PROBA))
     assert widths == [2, 1, 2]
-    assert_same(answers, list(one_by_one(tabpfn_classifier, _alike(5), PROBA)))
+    assert_same(answers, one_by_one(tabpfn_classifier, _alike(5), PROBA))
 
 
 @pytest.mark.parametrize(
@@ -256,7 +242,7 @@ def test_what_the_batched_call_cannot_do(
     tasks = _alike(3)
     answers = list(backend(tabpfn_classifier, **options).predict_contexts(tasks, PROBA))
     assert widths == [1, 1, 1]
-    assert_same(answers, list(one_by_one(tabpfn_classifier, tasks, PROBA, **options)))
+    assert_same(answers, one_by_one(tabpfn_classifier, tasks, PROBA, **options))
 
 
 def test_contexts_that_the_package_refuses(tabpfn_classifier: Path) -> None:
@@ -281,7 +267,7 @@ def test_declared_categories(tabpfn_classifier: Path) -> None:
     model.settings = replace(model.settings, categorical_indices=[0, 2])
     options = {"categorical_features_indices": [0, 2]}
     answers = list(model.predict_contexts(tasks, PROBA))
-    assert_same(answers, list(one_by_one(tabpfn_classifier, tasks, PROBA, **options)))
+    assert_same(answers, one_by_one(tabpfn_classifier, tasks, PROBA, **options))
 
 
 def test_network_is_not_copied(monkeypatch: pytest.MonkeyPatch, tabpfn_classifier: Path) -> None:
@@ -296,14 +282,14 @@ def test_network_is_not_copied(monkeypatch: pytest.MonkeyPatch, tabpfn_classifie
     monkeypatch.setattr(TabPFNV2, "forward", noted)
     model = backend(tabpfn_classifier)
     list(model.predict_contexts(_alike(3), PROBA))
-    assert networks == {id(model._specs().model)}
+    assert networks == {id(model.specs.model)}
 
 
 def test_later_network_of_the_same_package(tmp_path: Path) -> None:
     path = tabpfn_v2_5_regressor(tmp_path / "tabpfn-v2.5-regressor.ckpt")
     tasks = contexts(regression=True)
     answers = list(backend(path).predict_contexts(tasks, Output("mean")))
-    assert_same(answers, list(one_by_one(path, tasks, Output("mean"))))
+    assert_same(answers, one_by_one(path, tasks, Output("mean")))
 
 
 @pytest.mark.parametrize(
@@ -342,14 +328,12 @@ def test_groups() -> None:
         replace(task, X=pd.DataFrame(task.X), queries=pd.DataFrame(task.queries)),
         replace(task, queries=numbers(500, 2)),
     ]
-    keys = {tabpfn_batch.group_of(one, PROBA) for one in [task, *others]}
+    keys = {module.group_of(one, PROBA) for one in [task, *others]}
     assert len(keys) == 6
     same = replace(task, X=numbers(30, 3), y=classes(30, 4), queries=numbers(11, 5))
-    assert tabpfn_batch.group_of(same, PROBA) == tabpfn_batch.group_of(task, PROBA)
+    assert module.group_of(same, PROBA) == module.group_of(task, PROBA)
     whole = replace(task, y=np.arange(30))
-    assert tabpfn_batch.group_of(whole, Output("mean")) == tabpfn_batch.group_of(
-        task, Output("mean")
-    )
+    assert module.group_of(whole, Output("mean")) == module.group_of(task, Output("mean"))
 
 
 def _alike(count: int) -> list[ContextTask]:

@@ -365,7 +365,7 @@ def test_contexts_of_a_frozen_plan_are_kept_from_one_prediction_to_the_next(tmp_
     clf = CrumbClassifier(context_size=30, n_clusters=2, device="cpu").fit(tmp_path, "y")
     plan = clf.plan(frame[:20])
     first = clf.predict_proba(frame[:20], plan=plan)
-    kept = set(clf.backend_._contexts._kept)
+    kept = clf.backend_.contexts.keys()
     assert len(kept) == 2
     np.testing.assert_array_equal(clf.predict_proba(frame[:20], plan=plan), first)
-    assert set(clf.backend_._contexts._kept) == kept
+    assert clf.backend_.contexts.keys() == kept

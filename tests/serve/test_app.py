@@ -1,4 +1,4 @@
-"""The application on streams that the command line does not make: numbers, quantiles, labels only, passes that fail."""
+"""The application on other streams: numbers, quantiles, labels only, passes that fail."""
 
 from __future__ import annotations
 

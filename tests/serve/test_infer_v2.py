@@ -7,11 +7,19 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import ValidationError
 
 from crumb.online import Answer
-from crumb.serve.infer_v2 import example, metadata, read_inference, write_inference
+from crumb.serve import models
+from crumb.serve.infer_v2 import (
+    InferenceRequest,
+    example,
+    metadata,
+    read_records,
+    wanted_outputs,
+    write_inference,
+)
 from crumb.serve.outputs import Outputs
-from crumb.serve.predict import write_predictions
 from crumb.serve.refusal import Refusal
 from crumb.serve.schema import Schema
 
@@ -30,15 +38,22 @@ def tensor(name, data, shape=None, datatype="FP64"):
 
 
 def read(schema, *inputs, max_rows=10, **more):
-    return read_inference({"inputs": list(inputs), **more}, schema, TENSORS, max_rows)
+    """The request, the names of the outputs, and the values by column."""
+    body = {"inputs": list(inputs), **more}
+    try:
+        asked = InferenceRequest.model_validate(body)
+    except ValidationError as error:  # as the application does with FastAPI's
+        found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
+        raise models.refusal(found, body, schema) from error
+    records = read_records(asked.inputs, schema, max_rows)
+    columns = {name: [record[name] for record in records] for name in schema.names}
+    return asked, wanted_outputs(asked, TENSORS), columns
 
 
 @pytest.mark.parametrize("data", [[1, 2, 3, 4], [[1, 2], [3, 4]]])
 def test_one_tensor_of_all_columns(data):
-    found = read(NUMBERS, tensor("table", data, [2, 2], "FP32"))
-    assert found.asked.rows == 2
-    np.testing.assert_array_equal(found.asked.columns["a"], [1, 3])
-    np.testing.assert_array_equal(found.asked.columns["b"], [2, 4])
+    _, _, columns = read(NUMBERS, tensor("table", data, [2, 2], "FP32"))
+    assert columns == {"a": [1, 3], "b": [2, 4]}
 
 
 def test_one_tensor_a_column_in_any_order():
@@ -46,11 +61,10 @@ def test_one_tensor_a_column_in_any_order():
         tensor("flag", [0, 1], datatype="UINT8"),
         tensor("town", ["Rome", "Bonn"], [2, 1], "BYTES"),
     )
-    found = read(MIXED, town, flag, tensor("a", [None, 3]), id="x", parameters={"deadline": 2})
-    assert (found.id, found.asked.deadline, found.outputs) == ("x", 2.0, None)
-    np.testing.assert_array_equal(found.asked.columns["flag"], [0, 1])
-    np.testing.assert_array_equal(found.asked.columns["a"], [np.nan, 3])
-    assert found.asked.columns["town"].tolist() == ["Rome", "Bonn"]
+    inputs = town, flag, tensor("a", [None, 3])
+    asked, wanted, columns = read(MIXED, *inputs, id="x", parameters={"deadline": 2})
+    assert (asked.id, asked.parameters.deadline, wanted) == ("x", 2.0, ["label", "probabilities"])
+    assert columns == {"a": [None, 3], "flag": [0, 1], "town": ["Rome", "Bonn"]}
 
 
 A, B = tensor("a", [1.0]), tensor("b", [1])
@@ -61,7 +75,7 @@ WRONG = [
     ([A, B, tensor("c", [1])], "'c' is no column"),
     ([tensor(["a"], [1, 2], [1, 2])], "needs a name"),
     ([tensor("t", [1, 2, 3], [1, 3])], r"has the shape \[rows, 2\]"),
-    ([tensor("t", [1, 2], [1, 2], "BYTES")], "takes tensors of type FP16.*not BYTES"),
+    ([tensor("t", [1, 2], [1, 2], "BYTES")], "takes tensors of type FP64, FP32.*not BYTES"),
     ([tensor("t", [1, "2"], [1, 2])], "Column 'b' holds a number, row 0 has text"),
     ([tensor("t", [[1, 2], [3]], [2, 2])], "do not have its shape"),
     ([tensor("t", [[[1, 2]]], [1, 2])], "do not have its shape|holds a number|has 1 values"),
@@ -82,13 +96,13 @@ WRONG = [
 def test_wrong_tensors(inputs, said):
     with pytest.raises(Refusal, match=said) as refused:
         read(NUMBERS, *inputs)
-    assert refused.value.status == 422
+    assert refused.value.status_code == 422
 
 
 def test_too_many_rows_are_found_before_their_values_are_read():
     with pytest.raises(Refusal) as refused:
         read(NUMBERS, tensor("t", [], [10**12, 2]))
-    assert refused.value.status == 413
+    assert refused.value.status_code == 413
 
 
 @pytest.mark.parametrize(
@@ -108,9 +122,9 @@ def test_wrong_words_around_the_tensors(more, said):
 
 
 def test_the_example_can_be_read_and_fits_the_metadata():
-    found = read_inference(example(MIXED), MIXED, TENSORS, 1)
-    assert found.asked.rows == 1
-    about = metadata("m", ["3"], MIXED, TENSORS)
+    assert len(read(MIXED, *example(MIXED)["inputs"], max_rows=1)[2]["a"]) == 1
+    about = metadata("m", 3, MIXED, TENSORS)
+    assert about["versions"] == ["3"]
     assert [tensor["name"] for tensor in about["inputs"]] == MIXED.names
     assert [tensor["datatype"] for tensor in about["inputs"]] == [
         t["datatype"] for t in example(MIXED)["inputs"]
@@ -128,7 +142,8 @@ def test_the_example_can_be_read_and_fits_the_metadata():
 )
 def test_answers_with_classes(classes, datatype, label, keys):
     answers = [Answer(np.array([0.25, 0.75]), 4, 0, classes)]
-    written = write_inference("m", read(NUMBERS, A, B, id="i"), answers, Outputs("proba"))
+    wanted = ["label", "probabilities"]
+    written = write_inference("m", "i", wanted, answers, Outputs("proba"))
     assert (written["id"], written["model_version"], written["parameters"]["plan_version"]) == (
         "i",
         "4",
@@ -140,10 +155,9 @@ def test_answers_with_classes(classes, datatype, label, keys):
         {"name": "probabilities", "datatype": "FP64", "shape": [1, 2], "data": [0.25, 0.75]},
     ]
     json.dumps(written)
-    plain = write_predictions("m", answers, Outputs("proba"))
-    assert plain["predictions"] == [
-        {"label": label, "probabilities": dict(zip(keys, [0.25, 0.75], strict=True))}
-    ]
+    plain = Outputs("proba").record(answers[0])
+    assert plain == {"label": label, "probabilities": dict(zip(keys, [0.25, 0.75], strict=True))}
+    assert Outputs("proba").model(classes).model_validate(plain).model_dump() == plain
 
 
 @pytest.mark.parametrize(
@@ -160,12 +174,13 @@ def test_answers_with_classes(classes, datatype, label, keys):
 )
 def test_answers_that_are_numbers(outputs, value, written, record):
     answers = [Answer(value, 1, 0, None)]
-    found = write_inference("m", read(NUMBERS, A, B), answers, outputs)["outputs"][0]
+    wanted = [tensor.name for tensor in outputs.tensors(None)]
+    found = write_inference("m", None, wanted, answers, outputs)["outputs"][0]
     assert (found["name"], found["shape"], found["data"]) == written
-    assert write_predictions("m", answers, outputs)["predictions"] == [record]
-    assert set(outputs.json_schema(None)["properties"]) == set(record)
+    assert outputs.record(answers[0]) == record
+    assert outputs.model(None).model_validate(record).model_dump() == record
 
 
 def test_labels_without_probabilities():
-    answers = [Answer(np.str_("yes"), 1, 0, np.array(["no", "yes"]))]
-    assert write_predictions("m", answers, Outputs("label"))["predictions"] == [{"label": "yes"}]
+    answer = Answer(np.str_("yes"), 1, 0, np.array(["no", "yes"]))
+    assert Outputs("label").record(answer) == {"label": "yes"}

@@ -18,7 +18,7 @@ from crumb.serve.limits import Limits
 
 TOKEN = "sesame-äß"
 # Nothing is ever due by itself: rows wait until somebody gives up or the service drains.
-WAITING = ("--timeout", "600", "--b-min", "1000", "--max-pending", "8", "--deadline", "3")
+WAITING = ("--timeout", "600", "--b-min", "1000", "--max-pending", "8", "--deadline", "2")
 
 
 @pytest.fixture(scope="module")
@@ -53,30 +53,25 @@ def body(rows: int) -> bytes:
 
 
 def test_the_token_is_asked_for(server):
-    for headers in (
-        {},
-        {"Authorization": "Bearer wrong"},
-        {"Authorization": f"Basic {TOKEN}".encode()},
-    ):
-        for path in (
-            "/v2",
-            "/live",
-            "/metrics",
-            "/docs",
-            "/openapi.json",
-            "/v2/models/crumb",
-            "/nowhere",
-        ):
-            answer = httpx.get(server.url + path, headers=headers)
+    anybody = httpx.Client(base_url=server.url)
+    closed = ("/v2", "/live", "/metrics", "/docs", "/openapi.json", "/v2/models/crumb", "/nowhere")
+    basic = {"Authorization": f"Basic {TOKEN}".encode()}
+    for headers in ({}, {"Authorization": "Bearer wrong"}, basic):
+        for path in closed:
+            answer = anybody.get(path, headers=headers)
             assert (answer.status_code, "error" in answer.json()) == (401, True)
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
-        assert (
-            httpx.post(server.url + "/predict", headers=headers, json={"records": []}).status_code
-            == 401
-        )
+        asked = anybody.post("/predict", headers=headers, json={"records": []})
+        assert asked.status_code == 401
     for path in ("/", "/v2/health/live", "/v2/health/ready"):
-        assert httpx.get(server.url + path).status_code == 200
+        assert anybody.get(path).status_code == 200
     assert server.http.get("/v2").status_code == 200
+
+
+def test_the_description_names_the_token(server):
+    described = server.http.get("/openapi.json").json()
+    assert described["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
+    assert "Bearer $CRUMB_TOKEN" in server.http.get("/docs").text
 
 
 def test_the_deadline(server):
@@ -154,7 +149,8 @@ def test_slow_clients_do_not_keep_others_waiting(server):
 
     async def crawl() -> float:
         host, port = server.url.removeprefix("http://").split(":")
-        head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n"
+        head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head += b"Content-Length: 1000\r\n"
         head += f"Authorization: Bearer {TOKEN}\r\n\r\n".encode()
         writers = []
         for _ in range(200):
@@ -202,7 +198,7 @@ def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(tmp_path):
         assert [answer.status_code for answer in answers] == [200] * 4
         assert b" 503 " in slow.recv(4096)
         slow.close()
-        assert server.process.wait(30) == 0
+        assert server.wait(30) == 0
         second.close()
         assert server.stop() == 0
         assert server.events("draining")[0]["active"] == 4

@@ -14,7 +14,7 @@ from crumb.serve.memory import few_arenas, trim
 few_arenas()
 size = lambda: int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
 pieces = [bytearray(50_000) for _ in range(2_000)]
-kept, pieces = pieces[-1], None  # what lies above the hole keeps the allocator from giving it back by itself
+kept, pieces = pieces[-1], None  # what lies above the hole keeps it from being given back
 full = size()
 trim()
 print(full - size())

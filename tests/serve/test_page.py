@@ -14,7 +14,6 @@ import pytest
 import serving
 from serving import Server, records
 
-from crumb.bench.report import palette
 from crumb.serve.page import PAGE, STYLE
 
 BROWSER = next(
@@ -23,7 +22,7 @@ BROWSER = next(
 in_browser = pytest.mark.skipif(
     BROWSER is None, reason="needs Chromium (Debian: apt-get install chromium)"
 )
-# Put at the end of the page: after some updates it writes down what is drawn, where --dump-dom shows it.
+# Put at the end of the page: after some updates it writes down what is drawn, for --dump-dom.
 PROBE = """<script>
 setInterval(() => {
   if (document.getElementById("probe") || Number(document.body.dataset.updates || 0) < 2) return;
@@ -31,13 +30,15 @@ setInterval(() => {
   const out = document.createElement("pre");
   out.id = "probe";
   out.textContent = JSON.stringify({
-    name: text("name"), state: text("state"), rate: text("rate"), p50: text("p50"), plan: text("plan"),
-    score: text("score"), queries: document.querySelectorAll("#map .query").length,
+    name: text("name"), state: text("state"), rate: text("rate"), p50: text("p50"),
+    plan: text("plan"), score: text("score"),
+    queries: document.querySelectorAll("#map .query").length,
     centroids: document.querySelectorAll("#map .centroid").length,
     bars: document.querySelectorAll("#buffers .bar").length,
     looks: document.querySelectorAll("#drifts circle").length,
     wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    empty: [...document.querySelectorAll("svg")].filter((svg) => svg.getBoundingClientRect().height < 60).length,
+    empty: [...document.querySelectorAll("svg")]
+      .filter((svg) => svg.getBoundingClientRect().height < 60).length,
     ink: getComputedStyle(document.body).color,
     fetched: performance.getEntriesByType("resource").map((entry) => entry.name),
   });
@@ -53,10 +54,11 @@ def test_the_page_needs_nothing_from_elsewhere():
     assert "/*" not in PAGE
 
 
-def test_the_colours_are_those_of_the_house():
-    for light in (palette.INK, palette.MUTED, palette.GRID, palette.PAPER):
-        assert light in STYLE
-        assert palette.DARK[light] in STYLE
+def test_the_colours_are_those_of_the_house(pytestconfig):
+    report = (pytestconfig.rootpath / "experiments/report/templates/page.html").read_text()
+    house = re.findall(r"--(?:ink|muted|line|paper): (#[0-9a-f]{6})", report)
+    assert len(house) == 8  # light and dark
+    assert all(colour in STYLE for colour in house)
 
 
 @pytest.fixture(scope="module")

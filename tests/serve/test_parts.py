@@ -68,8 +68,12 @@ def test_the_map_shows_queries_and_not_the_pool():
         np.testing.assert_allclose(view["queries"], places, atol=1e-3)
 
 
-def columns(rows: np.ndarray) -> dict[str, np.ndarray]:
-    return {str(i): column for i, column in enumerate(rows.T)}
+def records(rows: np.ndarray) -> list[dict[str, float]]:
+    return [{str(i): value for i, value in enumerate(row)} for row in rows.tolist()]
+
+
+def rows(count: int) -> list[dict[str, float]]:
+    return records(streams.queries(count))
 
 
 def test_requests_that_come_together_are_encoded_together():
@@ -80,9 +84,8 @@ def test_requests_that_come_together_are_encoded_together():
         pieces = [streams.queries(n, seed=n) for n in (2, 3, 1, 4)]
 
         async def go():
-            intake = Intake(stream, Schema.of(streams.table()[0]), max_pending=100)
-            tickets = [intake.put(columns(piece), len(piece)) for piece in pieces]
-            found = [await ticket.done for ticket in tickets]
+            intake = Intake(stream, Schema.of(streams.table()[0]))
+            found = await asyncio.gather(*(intake.answers(records(piece)) for piece in pieces))
             intake.close()
             return found
 
@@ -98,17 +101,19 @@ def test_what_does_not_fit_is_refused_and_the_others_are_not():
     ) as stream:
 
         async def go():
-            intake = Intake(stream, Schema.of(streams.table()[0]), max_pending=10)
-            tickets = [intake.put(columns(streams.queries(n)), n) for n in (4, 4)]
+            intake = Intake(stream, Schema.of(streams.table()[0]))
+            asked = [asyncio.ensure_future(intake.answers(rows(4))) for _ in range(3)]
             with pytest.raises(StreamFull, match=r"12 more would exceed max_pending=10"):
-                intake.put(columns(streams.queries(4)), 4)
+                await asked[2]
             await asyncio.to_thread(lambda: eventually(lambda: stream.stats().pending == 8))
             with pytest.raises(StreamFull):
-                intake.put(columns(streams.queries(3)), 3)
-            tickets[0].cancel()
+                await intake.answers(rows(3))
+            asked[0].cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asked[0]
             assert stream.stats().pending == 4
             stream.flush(wait_for_answers=False)
-            assert len(await tickets[1].done) == 4
+            assert len(await asked[1]) == 4
             intake.close()
 
         asyncio.run(go())
@@ -120,10 +125,9 @@ def test_a_pass_that_fails_is_heard_of():
     with CrumbOnline(streams.cheap(streams.Gate()), streams.queries(), timeout=0) as stream:
 
         async def go():
-            intake = Intake(stream, Schema.of(streams.table()[0]), max_pending=10)
-            ticket = intake.put(columns(streams.queries(3)), 3)
+            intake = Intake(stream, Schema.of(streams.table()[0]))
             with pytest.raises(MemoryError):
-                await ticket.done
+                await intake.answers(rows(3))
             intake.close()
 
         asyncio.run(go())
@@ -139,12 +143,12 @@ def test_a_timer_goes_on_after_a_failure():
             twice.set()
         raise OSError
 
-    timer = Timer(0.01, work, "test")
-    assert twice.wait(10)
-    timer.stop()
+    with Timer(0.01, work, "test"):
+        assert twice.wait(10)
     count = len(calls)
     assert not twice.wait(0) or len(calls) == count
-    Timer(0, work, "never").stop()
+    with Timer(0, work, "never"):
+        pass
     assert len(calls) == count
 
 

@@ -1,4 +1,4 @@
-"""The ``crumb`` command. Nothing heavy is imported until a command runs: ``--help`` answers at once."""
+"""The ``crumb`` command. Heavy imports wait until a command runs, so ``--help`` is quick."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import warnings
 from collections.abc import Sequence
 
 from crumb import __version__
-from crumb.cli import bench, demo, models, plan, predict, serve
+from crumb.cli import demo, models, plan, predict, serve
 from crumb.cli.report import complain, note
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status is 0, 1 (it failed), 2 (it was asked wrongly) or 130 (Ctrl-C)."""
-    # Torch's threads spin while they wait for each other: cheap on an idle machine, ruinous beside other work.
+    """Run one command; the exit status is 0, 1 (it failed), 2 (wrong usage) or 130 (Ctrl-C)."""
+    # Torch's threads spin while they wait for each other, which is ruinous on a busy machine.
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     args = build_parser().parse_args(argv)
     debug = bool(os.environ.get("CRUMB_DEBUG"))
@@ -33,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print("crumb: interrupted", file=sys.stderr, flush=True)
             if argv is None:
-                # Everything of ours is cleaned up. Leave now: a second Ctrl-C would end the exit in a traceback, and
-                # Python itself may still count the first as unhandled when it fell into an import.
+                # Everything is cleaned up. Leave now: a second Ctrl-C would end in a traceback, and
+                # Python may still count the first one as unhandled if it came during an import.
                 os._exit(INTERRUPTED)
             return INTERRUPTED
         except BrokenPipeError:  # `crumb … | head`: the reader has seen enough
@@ -56,13 +56,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"crumb {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, predict, plan, serve, models, bench):
+    for command in (demo, predict, plan, serve, models):
         command.add_to(commands)
     return parser
 
 
 def _never_swallow_interrupts(failure: sys.UnraisableHookArgs) -> None:
-    """Ctrl-C that lands inside a destructor is printed and lost; ask for it again a moment later."""
+    """Python prints and forgets a Ctrl-C inside a destructor; raise it again a moment later."""
     if isinstance(failure.exc_value, KeyboardInterrupt):
         threading.Timer(0.1, _thread.interrupt_main).start()
     else:
@@ -70,7 +70,7 @@ def _never_swallow_interrupts(failure: sys.UnraisableHookArgs) -> None:
 
 
 def _warn_in_one_line() -> None:
-    """What a user can act on, as a note; deprecations inside other packages are not for users."""
+    """Show warnings for users as notes, and no deprecations inside other packages."""
     warnings.simplefilter("ignore")
     warnings.simplefilter("default", UserWarning)
     warnings.showwarning = lambda message, *_, **__: note(str(message))

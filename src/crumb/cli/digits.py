@@ -1,4 +1,4 @@
-"""The table of the demo: scikit-learn's handwritten digits, tilted a little. Nothing is downloaded."""
+"""The table of the demo: scikit-learn's handwritten digits, tilted a little. No download."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Digits:
 
 
 def tilted_digits(n_rows: int, seed: int = 0) -> Digits:
-    """``n_rows`` labelled images and 300 others to recognise; no query is a tilted copy of a pool row."""
+    """``n_rows`` labelled images and 300 queries; no query is a tilted copy of a pool row."""
     images, labels = load_digits(return_X_y=True)
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(images))
@@ -44,7 +44,7 @@ def tilted_digits(n_rows: int, seed: int = 0) -> Digits:
 
 
 def _tilted(rows: np.ndarray, tilts: np.ndarray) -> np.ndarray:
-    """Each image turned about its middle, in whole levels of grey as before."""
+    """Each image turned about its middle, still in whole levels of grey."""
     images = rows.reshape(-1, SIDE, SIDE)
     turned = np.empty_like(images)
     for index, degrees in enumerate(TILTS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from crumb.cli.options import add_common
 from crumb.cli.report import print_json, print_table
 
 
@@ -12,29 +13,21 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "models", help="list the models and where their weights are", allow_abbrev=False
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object and nothing else"
-    )
+    add_common(parser, "--json")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> None:
-    from crumb.pfn.weights import CARDS, locate, model_dir
+    from crumb.pfn.registry import CARDS
+    from crumb.pfn.weights import locate, model_dir
 
     rows = []
     for card in CARDS:
         found = locate(card)
+        line = {name: getattr(card, name) for name in ("task", "window", "licence")}
         present = found is not None and found.is_file()
-        rows.append(
-            {
-                "model": card.name,
-                "task": card.task,
-                "window": card.window,
-                "licence": card.licence,
-                "present": present,
-                "file": str(found or model_dir() / card.file),
-            }
-        )
+        file = str(found or model_dir() / card.file)
+        rows.append({"model": card.name, **line, "present": present, "file": file})
     if args.json:
         print_json({"model_dir": str(model_dir()), "models": rows})
         return

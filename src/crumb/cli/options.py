@@ -1,131 +1,11 @@
-"""Options that several commands share. Each has the name of the estimator parameter that it sets."""
+"""The options of the commands, each declared once, and the readers of what is typed."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
-
-STRATEGIES = "mmd (CRUMB), uniform, knn, micp, centroid, voronoi or full"
-
-
-def add_table_options(parser: argparse.ArgumentParser) -> None:
-    kinds = "a .csv, .csv.gz or .parquet file, or a folder or glob of .parquet files of any size"
-    parser.add_argument(
-        "--train", required=True, metavar="FILE", help=f"the labelled table: {kinds}"
-    )
-    parser.add_argument(
-        "--test", required=True, metavar="FILE", help=f"the rows to answer: {kinds}"
-    )
-
-
-def add_file_options(parser: argparse.ArgumentParser) -> None:
-    """For tables in Parquet that are not read whole."""
-    group = parser.add_argument_group("large tables in Parquet")
-    group.add_argument(
-        "--where",
-        action="append",
-        metavar="'year >= 2020'",
-        help="use these training rows only; may be repeated",
-    )
-    group.add_argument(
-        "--engine", choices=("local", "ray"), help="who reads, scores and runs the passes"
-    )
-    group.add_argument(
-        "--chunk-rows", type=int, metavar="N", help="rows that are answered together (100,000)"
-    )
-
-
-def add_selection_options(parser: argparse.ArgumentParser) -> None:
-    """The parameters of stages 1 and 2; one that is not given is left to the library."""
-    group = parser.add_argument_group("context selection")
-    _add(group, "--strategy", str, "NAME", STRATEGIES)
-    _add(
-        group,
-        "--n-clusters",
-        number_or("auto", "none"),
-        "K",
-        "clusters of queries: a count, auto or none",
-    )
-    _add(
-        group,
-        "--context-size",
-        number_or("auto", share=True),
-        "N",
-        "rows of a context: a count, a share or auto",
-    )
-    _add(group, "--kernel", str, "NAME", "auto, exact, candidates or rff")
-    _add(group, "--rff-dim", int, "D", "random Fourier features")
-    _add(group, "--herd-batch", number_or("auto"), "B", "rows chosen per round: a count or auto")
-    _add(
-        group, "--bandwidth", _bandwidth, "SIGMA", "of the kernel: a number, median or '0.5 median'"
-    )
-    group.add_argument(
-        "--early-stopping",
-        action=argparse.BooleanOptionalAction,
-        default=argparse.SUPPRESS,
-        help="end a context when MMD² no longer falls",
-    )
-    _add(group, "--min-per-class", int, "M", "rows of each class that a context keeps")
-    _add(group, "--categorical-features", names, "A,B,…", "columns of numbers that are categories")
-    group.add_argument(
-        "--paper", action="store_true", help="the paper's settings; other options still win"
-    )
-    group = parser.add_argument_group("running")
-    _add(group, "--device", str, "NAME", "auto, cpu, cuda or mps")
-    _add(group, "--random-state", int, "SEED", "the seed (0 by default)")
-    _add(group, "--n-jobs", int, "J", "threads")
-    add_output_options(group)
-
-
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("model")
-    _add(
-        group,
-        "--model",
-        str,
-        "NAME",
-        "a name that `crumb models` lists, or the path of a checkpoint",
-    )
-    _add(
-        group,
-        "--budget",
-        str,
-        "B",
-        "what it may take, in the place of K and N: 30s, 2min, 4GB, '30s 4GB'",
-    )
-    _add(group, "--n-estimators", int, "E", "ensemble members of the model")
-    _add(
-        group,
-        "--features",
-        str,
-        "NAME",
-        "embedding: select by the model's own row embeddings as well",
-    )
-
-
-def add_output_options(group: Any) -> None:
-    group.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-    group.add_argument("--quiet", action="store_true", help="no progress bars")
-
-
-SELECTION = (
-    "strategy", "n_clusters", "context_size", "kernel", "rff_dim", "herd_batch", "bandwidth",
-    "early_stopping", "min_per_class", "categorical_features", "device", "random_state", "n_jobs",
-)  # fmt: skip
-MODEL = ("model", "budget", "n_estimators", "features")
-
-
-def parameters(args: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments that the user chose, upon the paper's where they were asked for."""
-    chosen: dict[str, Any] = {}
-    if args.paper:
-        from crumb.options import paper_configuration
-
-        chosen = paper_configuration()
-    chosen |= {name: getattr(args, name) for name in (*SELECTION, *MODEL) if hasattr(args, name)}
-    return {**chosen, "verbose": int(not args.quiet and sys.stderr.isatty())}
 
 
 def number_or(*words: str, share: bool = False) -> Callable[[str], str | float | None]:
@@ -135,17 +15,10 @@ def number_or(*words: str, share: bool = False) -> Callable[[str], str | float |
         if text in words:
             return None if text == "none" else text
         try:
-            return int(text)
+            return float(text) if share and set(text) & set(".eE") else int(text)
         except ValueError:
-            pass
-        try:
-            if share:
-                return float(text)
-        except ValueError:
-            pass
-        raise argparse.ArgumentTypeError(
-            f"expected a number{''.join(f' or {word!r}' for word in words)}, got {text!r}"
-        )
+            allowed = "".join(f" or {word!r}" for word in words)
+            raise argparse.ArgumentTypeError(f"expected a number{allowed}, got {text!r}") from None
 
     return read
 
@@ -176,6 +49,128 @@ def _bandwidth(text: str) -> str | float:
         ) from None
 
 
-def _add(group: Any, name: str, kind: Callable[[str], Any], metavar: str, text: str) -> None:
-    # Left out of the namespace unless given: the estimator's own defaults are the only ones.
-    group.add_argument(name, type=kind, metavar=metavar, default=argparse.SUPPRESS, help=text)
+def _value(kind: Callable[[str], Any], metavar: str, text: str) -> dict[str, Any]:
+    return {"type": kind, "metavar": metavar, "help": text}
+
+
+def _flag(text: str) -> dict[str, Any]:
+    return {"action": "store_true", "help": text}
+
+
+# Parameters of the estimators, under the same names.
+SELECTION = {
+    "--strategy": _value(str, "NAME", "mmd (CRUMB), uniform, knn, micp, centroid, voronoi or full"),
+    "--n-clusters": _value(
+        number_or("auto", "none"), "K", "clusters of queries: a count, auto or none"
+    ),
+    "--context-size": _value(
+        number_or("auto", share=True), "N", "rows of a context: a count, a share or auto"
+    ),
+    "--kernel": _value(str, "NAME", "auto, exact, candidates or rff"),
+    "--rff-dim": _value(int, "D", "random Fourier features"),
+    "--herd-batch": _value(number_or("auto"), "B", "rows chosen per round: a count or auto"),
+    "--bandwidth": _value(_bandwidth, "SIGMA", "of the kernel: a number, median or '0.5 median'"),
+    "--early-stopping": {
+        "action": argparse.BooleanOptionalAction,
+        "help": "end a context when MMD² no longer falls",
+    },
+    "--min-per-class": _value(int, "M", "rows of each class that a context keeps"),
+    "--categorical-features": _value(names, "A,B,…", "columns of numbers that are categories"),
+}
+RUNNING = {
+    "--device": _value(str, "NAME", "auto, cpu, cuda or mps"),
+    "--random-state": _value(int, "SEED", "the seed (0 by default)"),
+    "--n-jobs": _value(int, "J", "threads"),
+}
+MODEL = {
+    "--model": _value(str, "NAME", "a name that `crumb models` lists, or the path of a checkpoint"),
+    "--budget": _value(
+        str, "B", "time and memory to spend, instead of K and N: 30s, 2min, 4GB, '30s 4GB'"
+    ),
+    "--n-estimators": _value(int, "E", "ensemble members of the model"),
+    "--features": _value(
+        str, "NAME", "embedding: select by the model's own row embeddings as well"
+    ),
+}
+ENGINE = {
+    "--engine": {"choices": ("local", "ray"), "help": "what reads, scores and runs the passes"}
+}
+
+# Options that several commands have.
+TABLES = "a .csv, .csv.gz or .parquet file, or a folder or glob of .parquet files of any size"
+COMMON = {
+    "--train": {"required": True, **_value(str, "FILE", f"the labelled table: {TABLES}")},
+    "--test": {"required": True, **_value(str, "FILE", f"the rows to predict: {TABLES}")},
+    "--task": {
+        "choices": ("classification", "regression"),
+        "help": "inferred from the target if not given",
+    },
+    "--quantiles": _value(levels, "0.1,0.9", "regression: quantiles at these levels as well"),
+    "--drop-missing-target": _flag("leave out training rows without a target"),
+    "--paper": _flag("the paper's settings; other options still win"),
+    "--where": {
+        "action": "append",
+        **_value(str, "'year >= 2020'", "use these training rows only; may be repeated"),
+    },
+    "--chunk-rows": _value(int, "N", "rows that are predicted together (100,000)"),
+    "--json": _flag("print one JSON object and nothing else"),
+    "--quiet": _flag("no progress bars"),
+}
+
+
+def add_common(group: Any, *flags: str) -> None:
+    for flag in flags:
+        group.add_argument(flag, **COMMON[flag])
+
+
+def add_parameters(group: Any, table: Mapping[str, dict[str, Any]]) -> None:
+    """Options that stay out of the namespace unless given: defaults are the library's alone."""
+    for flag, settings in table.items():
+        group.add_argument(flag, default=argparse.SUPPRESS, **settings)
+
+
+def given(args: argparse.Namespace, table: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a table that the user gave, by parameter name."""
+    parameter = (flag.removeprefix("--").replace("-", "_") for flag in table)
+    return {name: getattr(args, name) for name in parameter if hasattr(args, name)}
+
+
+def add_selection_options(parser: argparse.ArgumentParser) -> None:
+    """Stages 1 and 2, and how a command runs."""
+    group = parser.add_argument_group("context selection")
+    add_parameters(group, SELECTION)
+    add_common(group, "--paper")
+    group = parser.add_argument_group("running")
+    add_parameters(group, RUNNING)
+    add_output_options(group)
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    add_parameters(parser.add_argument_group("model"), MODEL)
+
+
+def add_file_options(parser: argparse.ArgumentParser) -> None:
+    """For tables in Parquet that are not read whole."""
+    group = parser.add_argument_group("large tables in Parquet")
+    add_common(group, "--where", "--chunk-rows")
+    add_parameters(group, ENGINE)
+
+
+def add_output_options(group: Any) -> None:
+    add_common(group, "--json", "--quiet")
+
+
+def parameters(args: argparse.Namespace) -> dict[str, Any]:
+    """The estimator's keyword arguments: the paper's if asked for, then what the user gave."""
+    chosen: dict[str, Any] = {}
+    if args.paper:
+        from crumb.options import paper_configuration
+
+        chosen = paper_configuration()
+    chosen |= given(args, {**SELECTION, **RUNNING, **MODEL, **ENGINE})
+    return {**chosen, "verbose": verbosity(args)}
+
+
+def verbosity(args: argparse.Namespace) -> int:
+    """Progress bars are for terminals."""
+    return int(not args.quiet and sys.stderr.isatty())

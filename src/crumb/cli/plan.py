@@ -7,15 +7,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from crumb.cli.options import (
-    add_file_options,
-    add_selection_options,
-    add_table_options,
-    names,
-    parameters,
-)
+from crumb.cli.files import condition, infer_file_task, is_large, is_parquet
+from crumb.cli.options import add_common, add_file_options, add_selection_options, names, parameters
 from crumb.cli.report import print_json, print_table
-from crumb.cli.tables import PICTURES, as_classes, check_output, infer_task, load_tables
+from crumb.cli.tables import PICTURES, as_classes, check_output, infer_task, load_tables, tell_task
 from crumb.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -30,17 +25,13 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "plan", help="choose contexts without running a model, and look at them", allow_abbrev=False
     )
-    add_table_options(parser)
+    add_common(parser, "--train", "--test")
     parser.add_argument(
         "--target",
         metavar="NAME",
-        help="the column to predict: no feature; its classes guard rare ones",
+        help="the column to predict: it is no feature, and contexts keep its rare classes",
     )
-    parser.add_argument(
-        "--drop-missing-target",
-        action="store_true",
-        help="leave out training rows without a target",
-    )
+    add_common(parser, "--drop-missing-target")
     parser.add_argument(
         "--out", metavar="FILE", help="save the plan for Plan.load and crumb predict --plan"
     )
@@ -65,33 +56,44 @@ def run(args: argparse.Namespace, usage_error: Callable[[str], Any]) -> None:
         args.picture = COMPARISON_PICTURE
     check_output(args.out, (), inputs=[args.train, args.test])
     check_output(args.picture, PICTURES, inputs=[args.train, args.test])
-    make = _planner(args)
-    if args.compare is not None:
-        _compare(args, make)
-    else:
-        _show(args, make())
-
-
-def _planner(args: argparse.Namespace) -> Callable[..., Plan]:
     from crumb import select_contexts
-    from crumb.cli.large import is_large, plan_large
 
-    if is_large(args):
-        if args.compare is not None:
-            raise InvalidInput(
-                "--compare draws the whole pool: it is for tables that are read whole."
-            )
-        pool, queries, own = plan_large(args)
-        options = {**parameters(args), **own}
-        return lambda **more: select_contexts(pool, queries, **{**options, **more})
+    arguments = parameters(args) | (_files if is_large(args) else _tables)(args)
+    if args.compare is not None:
+        _compare(args, lambda strategy: select_contexts(**arguments, strategy=strategy))
+    else:
+        _show(args, select_contexts(**arguments))
+
+
+def _tables(args: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of ``select_contexts`` for tables that are read whole."""
     tables = load_tables(args.train, args.test, args.target, args.drop_missing_target)
-    classes = None
-    if tables.y_train is not None and infer_task(tables.y_train)[0] == "classification":
-        classes = as_classes(tables.y_train)
-    chosen = parameters(args)
-    return lambda **more: select_contexts(
-        tables.X_train, tables.X_test, y_pool=classes, **{**chosen, **more}
-    )
+    y, classes = tables.y_train, None
+    if y is not None and infer_task(y)[0] == "classification":
+        classes = as_classes(y)
+    return {"X_pool": tables.X_train, "X_queries": tables.X_test, "y_pool": classes}
+
+
+def _files(args: argparse.Namespace) -> dict[str, Any]:
+    """The same for tables in Parquet: the files of the pool and a sample of the queries."""
+    from crumb.scale.answers import PLANNED_ROWS, open_queries, sample_rows
+    from crumb.scale.source import open_source
+
+    if args.compare is not None:
+        raise InvalidInput("--compare draws the whole pool: it is for tables that are read whole.")
+    if not is_parquet(args.train) or not is_parquet(args.test):
+        raise InvalidInput("--where, --engine and --chunk-rows are for tables in Parquet.")
+    where = condition(args)
+    features = list(open_source(args.train, args.target, where).view.features)
+    rows = sample_rows(open_queries(args.test, features), args.chunk_rows or PLANNED_ROWS, 0)
+    guarded = args.target and tell_task(args, *infer_file_task(args)) == "classification"
+    return {
+        "X_pool": args.train,
+        "X_queries": rows,
+        "y_pool": args.target if guarded else None,
+        "where": where,
+        "columns": features,
+    }
 
 
 def _show(args: argparse.Namespace, plan: Plan) -> None:
@@ -111,44 +113,41 @@ def _show(args: argparse.Namespace, plan: Plan) -> None:
             print(f"{what} in {path}")
 
 
-def _compare(args: argparse.Namespace, make: Callable[..., Plan]) -> None:
-    from crumb.picture import draw_comparison, query_groups
+def _compare(args: argparse.Namespace, make: Callable[[str], Plan]) -> None:
+    import numpy as np
+
+    from crumb.picture import draw_comparison, group_mmd2, query_groups
 
     plans, seconds = {}, {}
     for strategy in dict.fromkeys(args.compare):
         started = time.perf_counter()
-        plans[strategy] = make(strategy=strategy)
+        plans[strategy] = make(strategy)
         seconds[strategy] = time.perf_counter() - started
     groups = query_groups(plans)
     first = next(iter(plans.values()))
     pool, queries = first.pool_points, first.query_points
-    rows = [_line(name, plan, pool, queries, groups, seconds[name]) for name, plan in plans.items()]
-    draw_comparison(plans, pool, queries, max(groups, key=sum), args.picture)
+    assert pool is not None  # a plan that was just made has its points
+    assert queries is not None
+    rows, sizes = [], [group.sum() for group in groups]
+    for name, plan in plans.items():
+        mmd2 = np.average(group_mmd2(plan, pool, queries, groups), weights=sizes)
+        rows.append(
+            {
+                "strategy": name,
+                "contexts": plan.n_clusters,
+                "rows": int(plan.sizes.max()),
+                "mmd2": mmd2,
+                "median_distance": np.median(plan.query_distance),
+                "seconds": seconds[name],
+            }
+        )
+    draw_comparison(plans, pool, queries, groups[np.argmax(sizes)], args.picture)
     if args.json:
         print_json({"strategies": rows, "query_groups": len(groups), "picture": args.picture})
         return
     print_table(rows)
     print(
-        f"mmd2: mean over the same {len(groups)} clusters of queries, each against the context that most of it gets"
+        f"mmd2: mean over the same {len(groups)} clusters of queries, "
+        "each against the context that most of it gets"
     )
     print(f"picture in {args.picture}")
-
-
-def _line(
-    name: str, plan: Plan, pool: Any, queries: Any, groups: Any, seconds: float
-) -> dict[str, Any]:
-    """One strategy in numbers. Groups count by their queries, and are the same for every strategy."""
-    import numpy as np
-
-    from crumb.picture import group_mmd2
-
-    return {
-        "strategy": name,
-        "contexts": plan.n_clusters,
-        "rows": int(plan.sizes.max()),
-        "mmd2": np.average(
-            group_mmd2(plan, pool, queries, groups), weights=[group.sum() for group in groups]
-        ),
-        "median_distance": np.median(plan.query_distance),
-        "seconds": seconds,
-    }

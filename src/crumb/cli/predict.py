@@ -6,24 +6,16 @@ import argparse
 import time
 from typing import TYPE_CHECKING, Any
 
+from crumb.cli.files import fit_files, is_large
 from crumb.cli.options import (
+    add_common,
     add_file_options,
     add_model_options,
     add_selection_options,
-    add_table_options,
-    levels,
     parameters,
 )
 from crumb.cli.report import print_json
-from crumb.cli.tables import (
-    TABLES,
-    Tables,
-    as_classes,
-    check_output,
-    chosen_task,
-    load_tables,
-    write_table,
-)
+from crumb.cli.tables import TABLES, as_classes, check_output, fit_table, load_tables, write_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,37 +27,17 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "predict", help="predict the target of one table from another", allow_abbrev=False
     )
-    add_table_options(parser)
+    add_common(parser, "--train", "--test")
     parser.add_argument("--target", required=True, metavar="NAME", help="the column to predict")
     parser.add_argument(
-        "--out",
-        required=True,
-        metavar="FILE",
-        help="where the predictions go: .csv, .csv.gz or .parquet",
-    )
-    parser.add_argument(
-        "--task",
-        choices=("classification", "regression"),
-        help="inferred from the target if not given",
+        "--out", required=True, metavar="FILE", help="the predictions: .csv, .csv.gz or .parquet"
     )
     parser.add_argument(
         "--no-proba", action="store_true", help="classification: no columns probability_<class>"
     )
+    add_common(parser, "--quantiles", "--task", "--drop-missing-target")
     parser.add_argument(
-        "--quantiles",
-        type=levels,
-        metavar="0.1,0.9",
-        help="regression: add columns quantile_<level>",
-    )
-    parser.add_argument(
-        "--drop-missing-target",
-        action="store_true",
-        help="leave out training rows without a target",
-    )
-    parser.add_argument(
-        "--plan",
-        metavar="FILE",
-        help="contexts that `crumb plan --out` chose for this training table",
+        "--plan", metavar="FILE", help="contexts that `crumb plan --out` chose for this table"
     )
     add_model_options(parser)
     add_selection_options(parser)
@@ -77,137 +49,130 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from crumb.cli.large import is_large, predict_large
-
-    if is_large(args):
-        predict_large(args)
+    report = _predict_files(args) if is_large(args) else _predict_tables(args)
+    if args.json:
+        print_json(report)
         return
+    print(f"{report['rows']:,} predictions in {args.out}")
+    size, seconds = report["context_size"], report["seconds"]
+    print(f"{report['contexts']} contexts of up to {size:,} rows, {seconds:.1f} s")
+    score = {name: value for name, value in report.get("score", {}).items() if value is not None}
+    if score:
+        print(", ".join(f"{name} {value:.4f}" for name, value in score.items()))
+
+
+def _predict_tables(args: argparse.Namespace) -> dict[str, Any]:
+    """Tables that are read whole; scored where the test table has the target."""
     check_output(args.out, TABLES, inputs=[args.train, args.test])
     tables = load_tables(args.train, args.test, args.target, args.drop_missing_target)
     assert tables.y_train is not None  # --target is required
-    task = chosen_task(args, tables.y_train)
-    answer, report = (_classify if task == "classification" else _regress)(args, tables)
-    write_table(answer, args.out)
-    if args.json:
-        print_json({"task": task, "rows": len(answer), "out": args.out, **report})
-        return
-    print(f"{len(answer):,} predictions in {args.out}")
-    print(
-        f"{report['contexts']} contexts of up to {report['context_size']:,} rows, {report['seconds']:.1f} s"
+    started = time.perf_counter()
+    model = fit_table(args, tables.X_train, tables.y_train)
+    plan = _saved_plan(args) or model.plan(tables.X_test)
+    answers = _answers(args, model, tables.X_test, plan)
+    report = _report(args, model, len(answers), plan, started)
+    report["score"] = {} if tables.y_test is None else _score(model, tables.y_test, answers)
+    write_table(_wanted(args, answers), args.out)
+    return report
+
+
+def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
+    """Queries in files, chunk by chunk."""
+    from crumb.checks import positive
+    from crumb.scale.answers import CHUNK_ROWS, answer_files, open_queries
+
+    started = time.perf_counter()
+    check_output(args.out, (".parquet", ".pq"), inputs=[args.train, args.test])
+    chunk_rows = CHUNK_ROWS if args.chunk_rows is None else args.chunk_rows
+    positive("--chunk-rows", chunk_rows)
+    model = fit_files(args)
+    queries = open_queries(args.test, list(model.feature_names_in_))
+    options = parameters(args)
+    verbose, _ = options.pop("verbose"), options.pop("engine", None)
+    about = {
+        "task": model.task,
+        "pool": model.pool_.fingerprint,
+        "no_proba": args.no_proba,
+        "quantiles": args.quantiles,
+        "plan": args.plan,
+        "options": options,
+    }
+    plan = answer_files(
+        queries,
+        args.out,
+        lambda rows, plan: _wanted(args, _answers(args, model, rows, plan)),
+        model.plan,
+        about,
+        plan=_saved_plan(args),
+        replan=args.replan,
+        chunk_rows=chunk_rows,
+        seed=model.options_.seed,
+        verbose=verbose,
     )
-    if report["score"]:
-        print(
-            ", ".join(
-                f"{name} {value:.4f}"
-                for name, value in report["score"].items()
-                if value is not None
-            )
-        )
+    return _report(args, model, queries.rows, plan, started)
 
 
-def _classify(args: argparse.Namespace, tables: Tables) -> tuple[pd.DataFrame, dict[str, Any]]:
-    from crumb import CrumbClassifier
-
-    started = time.perf_counter()
-    model = CrumbClassifier(**parameters(args)).fit(tables.X_train, as_classes(tables.y_train))
-    plan = _plan(args, model, tables)
-    proba = model.predict_proba(tables.X_test, plan=plan)
-    answer = class_answers(model, proba, not args.no_proba)
-    report = _report(plan, started)
-    if tables.y_test is not None:
-        report["score"] = _classification_score(
-            tables.y_test, answer["prediction"], proba, model.classes_
-        )
-    return answer, report
-
-
-def _regress(args: argparse.Namespace, tables: Tables) -> tuple[pd.DataFrame, dict[str, Any]]:
-    from crumb import CrumbRegressor
-
-    started = time.perf_counter()
-    model = CrumbRegressor(**parameters(args)).fit(tables.X_train, tables.y_train)
-    plan = _plan(args, model, tables)
-    answer = number_answers(model, tables.X_test, plan, args.quantiles)
-    report = _report(plan, started)
-    if tables.y_test is not None:
-        report["score"] = _regression_score(tables.y_test, answer["prediction"])
-    return answer, report
-
-
-def class_answers(model: Any, proba: Any, with_proba: bool) -> pd.DataFrame:
-    """The columns that are written for classes."""
-    import pandas as pd
-
-    answer = pd.DataFrame({"prediction": model.classes_[proba.argmax(axis=1)]})
-    if not with_proba:
-        return answer
-    names = [f"probability_{label}" for label in model.classes_]
-    return pd.concat([answer, pd.DataFrame(proba, columns=names)], axis=1)
-
-
-def number_answers(
-    model: Any, rows: pd.DataFrame, plan: Plan, quantiles: list[float] | None
-) -> pd.DataFrame:
-    """The columns that are written for numbers."""
-    import pandas as pd
-
-    answer = pd.DataFrame({"prediction": model.predict(rows, plan=plan)})
-    if not quantiles:
-        return answer
-    found = model.predict(rows, output_type="quantiles", quantiles=quantiles, plan=plan)
-    names = [f"quantile_{level:g}" for level in quantiles]
-    return pd.concat([answer, pd.DataFrame(found, columns=names)], axis=1)
-
-
-def _plan(args: argparse.Namespace, model: Any, tables: Tables) -> Plan:
-    """Chosen once for all outputs, or taken from a file."""
-    if args.plan is None:
-        return model.plan(tables.X_test)
+def _saved_plan(args: argparse.Namespace) -> Plan | None:
     from crumb import Plan
 
-    return Plan.load(args.plan)
+    return None if args.plan is None else Plan.load(args.plan)
 
 
-def _report(plan: Plan, started: float) -> dict[str, Any]:
+def _answers(args: argparse.Namespace, model: Any, rows: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+    """A prediction a row, and beside it the probabilities or quantiles."""
+    import pandas as pd
+
+    if model.task == "classification":
+        values = model.predict_proba(rows, plan=plan)
+        prediction = model.classes_[values.argmax(axis=1)]
+        names = [f"probability_{label}" for label in model.classes_]
+    else:
+        prediction = model.predict(rows, plan=plan)
+        if not args.quantiles:
+            return pd.DataFrame({"prediction": prediction})
+        values = model.predict(rows, output_type="quantiles", quantiles=args.quantiles, plan=plan)
+        names = [f"quantile_{level:g}" for level in args.quantiles]
+    return pd.DataFrame({"prediction": prediction}).join(pd.DataFrame(values, columns=names))
+
+
+def _wanted(args: argparse.Namespace, answers: pd.DataFrame) -> pd.DataFrame:
+    return answers[["prediction"]] if args.no_proba else answers
+
+
+def _report(
+    args: argparse.Namespace, model: Any, rows: int, plan: Plan, started: float
+) -> dict[str, Any]:
     return {
+        "task": model.task,
+        "rows": rows,
+        "out": args.out,
         "strategy": plan.settings["strategy"],
         "contexts": plan.n_clusters,
         "context_size": int(plan.sizes.max()),
         "seconds": time.perf_counter() - started,
-        "score": {},
     }
 
 
-def _classification_score(
-    truth: pd.Series, prediction: pd.Series, proba: Any, classes: Any
-) -> dict[str, Any]:
-    from sklearn.metrics import roc_auc_score
+def _score(model: Any, truth: pd.Series, answers: pd.DataFrame) -> dict[str, Any]:
+    """How good the predictions are where the test table has the target."""
+    import numpy as np
+    import pandas as pd
+    from sklearn.metrics import r2_score, roc_auc_score, root_mean_squared_error
 
+    if model.task == "regression":
+        numbers = pd.to_numeric(truth, errors="coerce").to_numpy(dtype=float)
+        known = np.isfinite(numbers)
+        if known.sum() < 2:
+            return {}
+        pair = numbers[known], answers["prediction"].to_numpy()[known]
+        return {"rmse": float(root_mean_squared_error(*pair)), "r2": float(r2_score(*pair))}
     known = truth.notna().to_numpy()
     if not known.any():
         return {}
-    labels = as_classes(truth[known])
-    score: dict[str, Any] = {
-        "accuracy": float((labels == prediction[known].to_numpy()).mean()),
-        "roc_auc": None,
-    }
-    if set(labels) == set(classes) and len(classes) > 1:  # undefined where a class is missing
-        chances = proba[known][:, 1] if len(classes) == 2 else proba[known]
-        score["roc_auc"] = float(roc_auc_score(labels, chances, multi_class="ovr"))
-    return score
-
-
-def _regression_score(truth: pd.Series, prediction: pd.Series) -> dict[str, Any]:
-    import numpy as np
-    import pandas as pd
-    from sklearn.metrics import r2_score
-
-    numbers = pd.to_numeric(truth, errors="coerce").to_numpy(dtype=float)
-    known = np.isfinite(numbers)
-    if known.sum() < 2:
-        return {}
-    error = numbers[known] - prediction.to_numpy()[known]
-    return {
-        "rmse": float(np.sqrt(np.mean(error**2))),
-        "r2": float(r2_score(numbers[known], prediction.to_numpy()[known])),
-    }
+    labels, chances = as_classes(truth[known]), answers.iloc[known, 1:].to_numpy()
+    accuracy = float((labels == answers["prediction"].to_numpy()[known]).mean())
+    if set(labels) != set(model.classes_) or chances.shape[1] == 1:
+        return {"accuracy": accuracy, "roc_auc": None}  # undefined where a class is missing
+    chances = chances[:, 1] if chances.shape[1] == 2 else chances
+    roc_auc = float(roc_auc_score(labels, chances, multi_class="ovr"))
+    return {"accuracy": accuracy, "roc_auc": roc_auc}

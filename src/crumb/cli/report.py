@@ -10,13 +10,8 @@ from typing import Any
 
 from crumb.errors import CrumbError
 
-EXPECTED = (
-    CrumbError,
-    ValueError,
-    TypeError,
-    OSError,
-    MemoryError,
-)  # anything else is a fault of ours
+# Errors that are about what the user gave or the machine has; any other is a fault of ours.
+EXPECTED = (CrumbError, ValueError, TypeError, OSError, MemoryError)
 
 
 def note(message: str) -> None:
@@ -25,10 +20,8 @@ def note(message: str) -> None:
 
 def complain(error: BaseException) -> None:
     text = str(error)
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        text = f"{error.strerror}: {error.filename}"  # without "[Errno 2]"
-    elif isinstance(error, OSError) and error.strerror:
-        text = error.strerror
+    if isinstance(error, OSError) and error.strerror:  # without "[Errno 2]"
+        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     if not isinstance(error, EXPECTED):
         text = f"{type(error).__name__}: {text} (CRUMB_DEBUG=1 shows where)"
     print(f"crumb: error: {one_line(text) or type(error).__name__}", file=sys.stderr)
@@ -72,7 +65,7 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """numpy values as Python's own, NaN and infinity as null: JSON has no word for them."""
+    """numpy values as Python's own; NaN and infinity, which JSON does not have, as null."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):

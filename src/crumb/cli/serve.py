@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +17,8 @@ if TYPE_CHECKING:
     from crumb.serve.schema import Schema
 
 STREAM = (
-    "b_min",
-    "timeout",
-    "max_pending",
-    "refresh",
-    "refresh_every",
-    "window",
-    "max_rows",
-    "max_age",
+    *("b_min", "timeout", "max_pending", "refresh", "refresh_every", "recent"),
+    *("max_rows", "max_age"),
 )
 
 
@@ -32,39 +26,20 @@ def add_to(commands: Any) -> None:
     parser = commands.add_parser(
         "serve", help="answer queries over HTTP as they come", allow_abbrev=False
     )
-    tables = "a .csv, .csv.gz or .parquet file"
-    parser.add_argument("--train", metavar="FILE", help=f"the labelled table: {tables}")
-    parser.add_argument("--target", metavar="NAME", help="the column to predict")
-    parser.add_argument(
-        "--queries", metavar="FILE", help=f"typical queries, for the first plan: {tables}"
-    )
-    parser.add_argument(
-        "--state",
-        type=Path,
-        metavar="DIR",
-        help="snapshots; a start goes on from the one that it finds",
-    )
-    parser.add_argument(
-        "--task",
-        choices=("classification", "regression"),
-        help="inferred from the target if not given",
-    )
-    parser.add_argument(
-        "--quantiles",
-        type=levels,
-        metavar="0.1,0.9",
-        help="regression: quantiles in place of means",
-    )
-    parser.add_argument(
-        "--drop-missing-target",
-        action="store_true",
-        help="leave out training rows without a target",
-    )
-    parser.add_argument(
-        "--allow-missing",
-        action="store_true",
-        help="null also where the training table misses nothing",
-    )
+    add, tables = parser.add_argument, "a .csv, .csv.gz or .parquet file"
+    add("--train", metavar="FILE", help=f"the labelled table: {tables}")
+    add("--target", metavar="NAME", help="the column to predict")
+    add("--queries", metavar="FILE", help=f"typical queries, for the first plan: {tables}")
+    said = "snapshots; a start goes on from the one that it finds"
+    add("--state", type=Path, metavar="DIR", help=said)
+    said = "inferred from the target if not given"
+    add("--task", choices=("classification", "regression"), help=said)
+    said = "regression: quantiles instead of means"
+    add("--quantiles", type=levels, metavar="0.1,0.9", help=said)
+    said = "leave out training rows without a target"
+    add("--drop-missing-target", action="store_true", help=said)
+    said = "null also where the training table has no missing values"
+    add("--allow-missing", action="store_true", help=said)
     _add_http(parser.add_argument_group("http"))
     _add_stream(parser.add_argument_group("stream"))
     add_model_options(parser)
@@ -73,66 +48,40 @@ def add_to(commands: Any) -> None:
 
 
 def _add_http(group: Any) -> None:
-    group.add_argument("--host", default="127.0.0.1", metavar="HOST")
-    group.add_argument("--port", type=int, default=8000, metavar="PORT", help="0 takes a free one")
-    group.add_argument(
-        "--name", default="crumb", metavar="NAME", help="of the model, in /v2/models/NAME"
-    )
-    group.add_argument(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help="its first line is asked for as a bearer token; or $CRUMB_TOKEN",
-    )
-    group.add_argument("--max-rows-per-request", type=int, default=1_000, metavar="N")
-    group.add_argument(
-        "--max-bytes", type=int, default=16 * 2**20, metavar="N", help="of a request"
-    )
-    group.add_argument(
-        "--deadline",
-        type=float,
-        default=30.0,
-        metavar="S",
-        help="seconds in which a request is answered or given up",
-    )
-    group.add_argument(
-        "--snapshot-every",
-        type=float,
-        default=300.0,
-        metavar="S",
-        help="seconds; 0: only at the start and the end",
-    )
-    group.add_argument(
-        "--drift-every",
-        type=float,
-        default=30.0,
-        metavar="S",
-        help="seconds between looks for drift; 0: never",
-    )
-    group.add_argument(
-        "--grace",
-        type=float,
-        default=0.0,
-        metavar="S",
-        help="seconds at SIGTERM between refusing requests and leaving",
-    )
-    group.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    group.add_argument(
-        "--keep-plans", action="store_true", help="keep the plan of every version in DIR"
-    )
-    group.add_argument("--learn", action="store_true", help="take labelled rows at /learn")
+    def number(name: str, default: float, metavar: str, said: str) -> None:
+        group.add_argument(name, type=type(default), default=default, metavar=metavar, help=said)
+
+    add = group.add_argument
+    add("--host", default="127.0.0.1", metavar="HOST")
+    number("--port", 8000, "PORT", "0 takes a free one")
+    add("--name", default="crumb", metavar="NAME", help="of the model, in /v2/models/NAME")
+    said = "its first line is asked for as a bearer token; or $CRUMB_TOKEN"
+    add("--token-file", type=Path, metavar="FILE", help=said)
+    number("--max-rows-per-request", 1_000, "N", "more are refused")
+    number("--max-bytes", 16 * 2**20, "N", "of a request")
+    number("--deadline", 30.0, "S", "seconds in which a request is answered or given up")
+    number("--snapshot-every", 300.0, "S", "seconds; 0: only at the start and the end")
+    number("--drift-every", 30.0, "S", "seconds between looks for drift; 0: never")
+    number("--grace", 0.0, "S", "seconds at SIGTERM between refusing requests and leaving")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    add("--keep-plans", action="store_true", help="keep the plan of every version in DIR")
+    add("--learn", action="store_true", help="take labelled rows at /learn")
 
 
 def _add_stream(group: Any) -> None:
-    def add(name: str, kind: Callable[[str], Any], metavar: str, text: str) -> None:
-        group.add_argument(name, type=kind, metavar=metavar, default=argparse.SUPPRESS, help=text)
+    def add(
+        name: str, kind: Callable[[str], Any], metavar: str, text: str, old: str | None = None
+    ) -> None:
+        """``old``: the name of the option in version 0.1."""
+        names, nothing = (name, old) if old else (name,), argparse.SUPPRESS
+        group.add_argument(*names, type=kind, metavar=metavar, default=nothing, help=text)
 
-    add("--b-min", int, "B", "queries of a cluster that make a pass worth its while")
+    add("--b-min", int, "B", "queries of a cluster that get a pass at once")
     add("--timeout", float, "S", "seconds after which fewer do")
     add("--max-pending", int, "N", "queries that may wait; more are refused")
     add("--refresh", str, "WHEN", "never, periodic or drift")
     add("--refresh-every", int, "N", "queries between two refreshes, or two looks for drift")
-    add("--window", int, "N", "latest queries, for which a new plan is made")
+    add("--recent", int, "N", "latest queries, for which a new plan is made", "--window")
     add("--max-rows", int, "N", "rows of the pool beyond which the oldest leave it")
     add("--max-age", float, "S", "seconds after which rows leave the pool")
 
@@ -158,14 +107,14 @@ def run(args: argparse.Namespace, usage_error: Callable[[str], Any]) -> None:
 def serve(args: argparse.Namespace) -> None:
     from crumb.serve.limits import Limits
     from crumb.serve.logs import setup
-    from crumb.serve.run import Options, run_service
+    from crumb.serve.run import ServeOptions, run_service
     from crumb.serve.server import bind
 
     limits = Limits(
         args.max_rows_per_request, args.max_bytes, args.deadline, _token(args.token_file)
     )
     bound = bind(args.host, args.port)
-    options = Options(
+    options = ServeOptions(
         name=args.name,
         limits=limits,
         state=args.state,
@@ -177,7 +126,7 @@ def serve(args: argparse.Namespace) -> None:
         as_json=args.json,
     )
     setup(args.log_level)
-    run_service(lambda observer: _stream(args, observer), bound, options)
+    run_service(lambda observers: _stream(args, observers), bound, options)
 
 
 def _token(path: Path | None) -> str | None:
@@ -189,7 +138,7 @@ def _token(path: Path | None) -> str | None:
     return lines[0].strip()
 
 
-def _stream(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, Schema]:
+def _stream(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[CrumbOnline, Schema]:
     """From the snapshot if there is one; else from the training table."""
     from crumb.serve.snapshot import has_snapshot, restore
 
@@ -200,19 +149,18 @@ def _stream(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, 
             if getattr(args, name, None) is not None
         ]
         if unused:
-            note(
-                f"goes on from the snapshot in {args.state}, which has its own: {', '.join(unused)} not used."
-            )
-        return restore(args.state, observer, args.allow_missing)
-    return _fresh(args, observer)
+            ignored = ", ".join(unused)
+            note(f"goes on from the snapshot in {args.state}; not used: {ignored}.")
+        return restore(args.state, observers, args.allow_missing)
+    return _fresh(args, observers)
 
 
-def _fresh(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, Schema]:
+def _fresh(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[CrumbOnline, Schema]:
     from crumb.cli.tables import load_tables
     from crumb.online import CrumbOnline
     from crumb.serve.schema import Schema
 
-    # Without typical queries the training table stands in for them: only its columns matter then.
+    # Without typical queries the training table stands in: only its columns matter then.
     tables = load_tables(
         args.train, args.queries or args.train, args.target, args.drop_missing_target
     )
@@ -221,9 +169,9 @@ def _fresh(args: argparse.Namespace, observer: Observer) -> tuple[CrumbOnline, S
     if args.quantiles:
         settings |= {"output": "quantiles", "quantiles": args.quantiles}
     if args.learn and settings.get("refresh", "never") == "never":
-        note("what is learned is seen at a refresh: --refresh periodic or drift makes one.")
+        note("what is learned takes effect at a refresh: --refresh periodic or drift makes one.")
     queries = tables.X_test if args.queries else None
-    stream = CrumbOnline(estimator, queries, observer=observer, **settings)
+    stream = CrumbOnline(estimator, queries, observer=observers, **settings)
     return stream, Schema.of(tables.X_train, args.allow_missing)
 
 

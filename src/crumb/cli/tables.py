@@ -1,14 +1,15 @@
-"""Tables in files: reading, aligning, and telling classes from numbers."""
+"""Tables that are read whole: reading, aligning, telling classes from numbers, writing."""
 
 from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crumb.cli.options import parameters
 from crumb.cli.report import note, one_line
 from crumb.errors import InvalidInput
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
-FEW_VALUES = 20  # whole numbers with at most so many values are taken for classes
+FEW_VALUES = 20  # whole numbers with at most this many values are taken as classes
 
 
 @dataclass(frozen=True)
@@ -33,23 +34,40 @@ class Tables:
 def load_tables(
     train: str, test: str, target: str | None, drop_missing_target: bool = False
 ) -> Tables:
-    """Read both files; of the test table the columns of the training table are used, found by name."""
-    pool = read_table(train)
-    if target is not None and target not in pool.columns:
-        raise InvalidInput(
-            f"{train} has no column {target!r}{suggestion(target, list(pool.columns))}"
-        )
-    # Codes such as "007" are text in a column that holds "A12" as well, also where a file has the codes only.
-    texts = [name for name in pool.columns if _is_text(pool[name])]
+    """Read both files; the test table gives the columns of the training table, found by name."""
+    pool, y_train = load_training(train, target, drop_missing_target)
+    # Codes such as "007" are text in a column that also holds "A12", even in a file of codes only.
+    texts = [name for name, column in pool.items() if _is_text(column)]
+    if y_train is not None and _is_text(y_train):
+        texts.append(str(target))
     queries = read_table(test, texts)
-    y_train = y_test = None
-    if target is not None:
-        pool = _with_target(pool, target, train, drop_missing_target)
-        y_train = pool.pop(target)
-        y_test = queries.pop(target) if target in queries.columns else None
-        if not len(pool.columns):
-            raise InvalidInput(f"{train} has no column besides the target {target!r}.")
+    y_test = queries.pop(target) if target in queries.columns else None
     return Tables(pool, _aligned(queries, list(pool.columns), train, test), y_train, y_test)
+
+
+def load_training(
+    path: str, target: str | None, drop_missing_target: bool = False
+) -> tuple[pd.DataFrame, Any]:
+    """The training table without its target, and the target (None where no target is named)."""
+    pool = read_table(path)
+    if target is None:
+        return pool, None
+    if target not in pool.columns:
+        raise InvalidInput(f"{path} has no column {target!r}{_suggestion(target, list(pool))}")
+    y = pool.pop(target)
+    if not len(pool.columns):
+        raise InvalidInput(f"{path} has no column besides the target {target!r}.")
+    known, count = y.notna(), int(y.isna().sum())
+    if count == len(y):
+        raise InvalidInput(f"The target {target!r} is missing in all {count:,} rows of {path}.")
+    if count and not drop_missing_target:
+        raise InvalidInput(
+            f"The target {target!r} is missing in {count:,} of {len(y):,} rows of {path}: "
+            f"fill them in, or leave these rows out with --drop-missing-target."
+        )
+    if count:
+        note(f"{count:,} rows of {path} without a target are left out.")
+    return pool[known].reset_index(drop=True), y[known].reset_index(drop=True)
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -69,14 +87,11 @@ def read_table(path: str, texts: Iterable[str] = ()) -> pd.DataFrame:
             table = pd.read_parquet(path)
         else:
             table = pd.read_csv(path, low_memory=False, dtype=dict.fromkeys(texts, "str"))
-    except (
-        Exception
-    ) as error:  # the readers raise a dozen unrelated types; each means the same to a user
+    except Exception as error:  # readers raise a dozen unrelated types with one meaning
         if isinstance(error, OSError) and error.errno:
             raise  # no such file, no permission
-        raise InvalidInput(
-            f"{path} cannot be read as a {suffix} table: {one_line(str(error))}"
-        ) from error
+        reason = one_line(str(error))
+        raise InvalidInput(f"{path} cannot be read as a {suffix} table: {reason}") from error
     if not len(table):
         raise InvalidInput(f"{path} has no rows.")
     table.columns = table.columns.map(str)
@@ -98,7 +113,7 @@ def write_table(table: pd.DataFrame, path: str) -> None:
 
 
 def check_output(path: str | None, suffixes: Sequence[str], inputs: Sequence[str] = ()) -> None:
-    """Whether a file can be written there, found out before the long work and not after it."""
+    """Refuse a file that cannot be written, before the long work instead of after it."""
     if path is None:
         return
     if suffixes:
@@ -124,21 +139,34 @@ def check_suffix(path: str, suffixes: Sequence[str]) -> str:
 
 
 def chosen_task(args: Any, y: pd.Series) -> str:
-    """What ``--task`` says, or else what the target looks like."""
-    task = args.task
-    if task is None:
-        task, reason = infer_task(y)
-        note(f"the target {args.target!r} {reason}: {task} (--task overrides).")
-    check_task(args, task)
-    return task
+    return settle_task(args, lambda: infer_task(y))
 
 
-def check_task(args: Any, task: str) -> None:
-    """Options that are for the other task are a mistake."""
+def fit_table(args: Any, X: pd.DataFrame, y: pd.Series) -> Any:
+    """A fitted estimator for the task that ``--task`` names or the target shows."""
+    task = chosen_task(args, y)
+    return make_estimator(args, task).fit(X, as_classes(y) if task == "classification" else y)
+
+
+def make_estimator(args: Any, task: str) -> Any:
+    from crumb import CrumbClassifier, CrumbRegressor
+
+    return (CrumbClassifier if task == "classification" else CrumbRegressor)(**parameters(args))
+
+
+def settle_task(args: Any, infer: Callable[[], tuple[str, str]]) -> str:
+    """What ``--task`` says, or what the target looks like; it must suit the other options."""
+    task = args.task or tell_task(args, *infer())
     if task == "classification" and args.quantiles:
         raise InvalidInput("--quantiles are for regression, but this is classification.")
     if task == "regression" and getattr(args, "no_proba", False):
         raise InvalidInput("--no-proba is for classification, but this is regression.")
+    return task
+
+
+def tell_task(args: Any, task: str, reason: str) -> str:
+    note(f"the target {args.target!r} {reason}: {task} (--task overrides).")
+    return task
 
 
 def infer_task(y: pd.Series) -> tuple[str, str]:
@@ -162,29 +190,14 @@ def are_whole(y: pd.Series) -> bool:
 
 
 def as_classes(y: pd.Series) -> Any:
-    """Class labels as an array; whole numbers that a gap had turned into 1.0, 2.0 are 1, 2 again."""
+    """Class labels as an array; numbers that a gap had turned into 1.0, 2.0 are 1, 2 again."""
     import pandas as pd
 
     if pd.api.types.is_bool_dtype(y.dtype):
         return y.to_numpy(dtype=bool)
     if are_whole(y):
         return y.to_numpy(dtype="int64")
-    return y.to_numpy(dtype=object) if not pd.api.types.is_numeric_dtype(y.dtype) else y.to_numpy()
-
-
-def _with_target(pool: pd.DataFrame, target: str, path: str, drop_missing: bool) -> pd.DataFrame:
-    missing = pool[target].isna()
-    count = int(missing.sum())
-    if count == len(pool):
-        raise InvalidInput(f"The target {target!r} is missing in all {count:,} rows of {path}.")
-    if count and not drop_missing:
-        raise InvalidInput(
-            f"The target {target!r} is missing in {count:,} of {len(pool):,} rows of {path}: fill them in, "
-            f"or leave these rows out with --drop-missing-target."
-        )
-    if count:
-        note(f"{count:,} rows of {path} without a target are left out.")
-    return pool[~missing].reset_index(drop=True)
+    return y.to_numpy(dtype=None if pd.api.types.is_numeric_dtype(y.dtype) else object)
 
 
 def _aligned(queries: pd.DataFrame, columns: list[str], train: str, test: str) -> pd.DataFrame:
@@ -203,7 +216,7 @@ def _aligned(queries: pd.DataFrame, columns: list[str], train: str, test: str) -
     return queries[columns]
 
 
-def suggestion(name: str, known: list[str]) -> str:
+def _suggestion(name: str, known: list[str]) -> str:
     by_lower = {other.lower(): other for other in known}
     close = difflib.get_close_matches(name.lower(), by_lower, n=3)
     if close:

@@ -166,14 +166,11 @@ class _Herding:
         return list(chain.from_iterable(groups))
 
     def objective(self, some: Sequence[int], rows: Sequence[np.ndarray]) -> CandidateObjective:
-        """For G clusters and the candidates of each. What fills an array up is never chosen."""
-        longest = max(map(len, rows))
-        points = np.zeros((len(some), longest, self.pool.shape[1]))  # (G, M, d)
-        cross = np.full((len(some), longest), -np.inf)  # (G, M)
-        for place, (k, mine) in enumerate(zip(some, rows, strict=True)):
-            x = self.pool[mine].double() - self.centroids[k]
-            points[place, : len(mine)] = x.numpy()
-            cross[place, : len(mine)] = self.kernel.row_means(x, self.members[k]).numpy()
+        """Of G clusters with the candidates of each."""
+        points, cross = [], []
+        for k, mine in zip(some, rows, strict=True):
+            points.append(self.pool[mine].double() - self.centroids[k])
+            cross.append(self.kernel.row_means(points[-1], self.members[k]))
         return CandidateObjective(self.kernel, points, cross, self.within[list(some)], self.dtype)
 
 

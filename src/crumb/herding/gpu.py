@@ -16,73 +16,53 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from crumb.herding.clusters import Clusters, means_within
-from crumb.herding.kernel import Rbf, Trace, norms
+from crumb.herding.clusters import Clusters
+from crumb.herding.kernel import Rbf, norms
+from crumb.herding.objective import ExactObjective
 
 ROWS = 128  # pool rows a block
 CLUSTERS = 64  # that read a block together: more need more fast memory than there is
 QUERIES = 64  # queries a block of the cross-terms
 
 
-class GpuObjective:
-    """``ExactObjective`` in float32, for one row a round."""
+class GpuObjective(ExactObjective):
+    """The same in float32, for one row a round."""
 
     def __init__(self, kernel: Rbf, pool: Tensor, clusters: Clusters):
-        self.kernel, self.pool, self.norms = kernel, pool, norms(pool)  # (N, d), (N,)
-        self.n_pool, self.n_clusters = len(pool), len(clusters)
         self.by_column = pool.T.contiguous()  # (d, N): neighbouring threads read neighbouring rows
-        self.cross = cross_terms_on_gpu(kernel, self.by_column, self.norms, clusters)  # (A, N)
-        self.sums = torch.zeros_like(self.cross)  # (A, N)  Σ κ to chosen rows; +∞ if chosen itself
-        self.trace = Trace(kernel, means_within(kernel, clusters.members))
-        self.width = min(CLUSTERS, triton.next_power_of_2(max(16, self.n_clusters)))
-        self.best = pool.new_empty(self.n_clusters, triton.cdiv(self.n_pool, ROWS))  # (A, b)
-        room = triton.cdiv(self.n_clusters, self.width) * self.width
-        self.latest = pool.new_zeros(room, pool.shape[1])  # (≥ A, d)  the rows chosen last …
-        self.latest_norms = pool.new_full((room,), torch.inf)  # … none at first: κ = 0
+        super().__init__(kernel, pool, clusters)
+        self.latest = clusters.labels.new_full((len(clusters), 1), -1)  # (A, 1)  none at first
+        self.width = min(CLUSTERS, triton.next_power_of_2(max(16, len(clusters))))
 
     def choose(self, count: int, t: int) -> Tensor:
-        blocks, columns = self.best.shape[1], self.pool.shape[1]
-        chosen = torch.empty(self.n_clusters, 1, dtype=torch.int64, device=self.pool.device)
+        blocks, columns = triton.cdiv(self.n_pool, ROWS), self.pool.shape[1]
+        best = self.pool.new_empty(self.n_clusters, blocks)  # (A, b)
+        chosen = torch.empty_like(self.latest)
         _advance[(blocks, triton.cdiv(self.n_clusters, self.width))](
-            self.by_column, self.norms, self.sums, self.cross, self.latest, self.latest_norms,
-            self.best, self.n_pool, blocks, self.n_clusters, -0.5 / self.kernel.sigma**2,
-            1.0 / (t + 1), columns, self.width, min(64, _padded(columns)), ROWS,
+            self.pool, self.by_column, self.norms, self.sums, self.cross, self.latest, best,
+            self.n_pool, blocks, self.n_clusters, -0.5 / self.kernel.sigma**2, 1.0 / (t + 1),
+            columns, self.width, _step(columns), ROWS,
         )  # fmt: skip
         _choose[(self.n_clusters,)](
-            self.pool, self.norms, self.sums, self.cross, self.latest, self.latest_norms,
-            self.best, chosen, self.n_pool, blocks, 1.0 / (t + 1),
-            columns, _padded(columns), 1024, ROWS,
-        )  # fmt: skip
+            self.sums, self.cross, best, chosen, self.n_pool, blocks, 1.0 / (t + 1), 1024, ROWS
+        )
+        self.latest = chosen
         return chosen
 
-    def mmd2(self, chosen: Tensor) -> Tensor:
-        return self.trace.extend(self.pool[chosen], self.cross.gather(1, chosen))
-
-    def keep(self, active: Tensor) -> None:
-        self.cross, self.sums, self.best = (
-            array[active] for array in (self.cross, self.sums, self.best)
-        )
-        kept = torch.nonzero(active)[:, 0]
-        self.latest[: len(kept)] = self.latest[kept]
-        self.latest_norms[: len(kept)] = self.latest_norms[kept]
-        self.trace.keep(active)
-        self.n_clusters = len(kept)
+    def cross_terms(self, clusters: Clusters) -> Tensor:
+        columns, rows = self.by_column.shape
+        queries, ends = torch.cat(clusters.members), clusters.sizes.cumsum(0).int()
+        cross = self.pool.new_empty(len(clusters), rows)
+        _cross[(triton.cdiv(rows, ROWS), len(clusters))](
+            self.by_column, self.norms, queries, norms(queries), ends, cross,
+            rows, -0.5 / self.kernel.sigma**2, columns, _step(columns), ROWS, QUERIES,
+        )  # fmt: skip
+        return cross.div_(clusters.sizes[:, None])
 
 
-def cross_terms_on_gpu(kernel: Rbf, by_column: Tensor, size: Tensor, clusters: Clusters) -> Tensor:
-    """(K, N) mean kernel values of the pool (d, N) to the queries of every cluster."""
-    columns, rows = by_column.shape
-    queries, ends = torch.cat(clusters.members), clusters.sizes.cumsum(0).int()
-    cross = by_column.new_empty(len(clusters), rows)
-    _cross[(triton.cdiv(rows, ROWS), len(clusters))](
-        by_column, size, queries, norms(queries), ends, cross,
-        rows, -0.5 / kernel.sigma**2, columns, min(64, _padded(columns)), ROWS, QUERIES,
-    )  # fmt: skip
-    return cross.div_(clusters.sizes[:, None])
-
-
-def _padded(columns: int) -> int:
-    return max(16, triton.next_power_of_2(columns))
+def _step(columns: int) -> int:
+    """Columns that a product takes at a time."""
+    return min(64, max(16, triton.next_power_of_2(columns)))
 
 
 @triton.jit
@@ -120,7 +100,7 @@ def _cross(
 
 @triton.jit(do_not_specialize=["clusters"])  # clusters leave: no new kernel for their new number
 def _advance(
-    by_column, size, sums, cross, latest, latest_size, best,
+    pool, by_column, size, sums, cross, latest, best,
     rows, blocks, clusters, scale, weight,
     D: tl.constexpr, WIDTH: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
@@ -128,6 +108,7 @@ def _advance(
     block = tl.program_id(0)
     row = block * ROWS + tl.arange(0, ROWS)
     cluster = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
+    chosen = tl.load(latest + cluster, mask=cluster < clusters, other=-1)
     inner = tl.zeros((WIDTH, ROWS), dtype=tl.float32)
     for start in range(0, D, STEP):
         column = start + tl.arange(0, STEP)
@@ -136,11 +117,13 @@ def _advance(
             mask=(row[None, :] < rows) & (column[:, None] < D), other=0.0,
         )  # fmt: skip
         last = tl.load(
-            latest + cluster[:, None] * D + column[None, :], mask=column[None, :] < D, other=0.0
-        )
+            pool + chosen[:, None] * D + column[None, :],
+            mask=(chosen[:, None] >= 0) & (column[None, :] < D), other=0.0,
+        )  # fmt: skip
         inner = tl.dot(last, x, inner, input_precision="tf32x3")
     norm = tl.load(size + row, mask=row < rows, other=0.0)
-    squared = tl.load(latest_size + cluster)[:, None] + norm[None, :] - 2.0 * inner
+    far = tl.load(size + chosen, mask=chosen >= 0, other=float("inf"))  # none yet: κ = 0
+    squared = far[:, None] + norm[None, :] - 2.0 * inner
     value = tl.exp(tl.maximum(squared, 0.0) * scale)
     there = (cluster[:, None] < clusters) & (row[None, :] < rows)
     place = cluster[:, None].to(tl.int64) * rows + row[None, :]
@@ -153,11 +136,9 @@ def _advance(
 
 @triton.jit
 def _choose(
-    pool, size, sums, cross, latest, latest_size, best, chosen,
-    rows, blocks, weight,
-    D: tl.constexpr, COLUMNS: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """Take the best row of a cluster: note it, and what the next round needs of it."""
+    sums, cross, best, chosen, rows, blocks, weight, STEP: tl.constexpr, ROWS: tl.constexpr
+):
+    """Take the best row of a cluster."""
     cluster = tl.program_id(0)
     least, least_block = float("inf"), 0
     for start in range(0, blocks, STEP):
@@ -175,7 +156,3 @@ def _choose(
     least_row = least_block * ROWS + tl.argmin(score, axis=0)
     tl.store(chosen + cluster, least_row)
     tl.store(sums + tl.cast(cluster, tl.int64) * rows + least_row, float("inf"))
-    column = tl.arange(0, COLUMNS)
-    x = tl.load(pool + tl.cast(least_row, tl.int64) * D + column, mask=column < D)
-    tl.store(latest + cluster * D + column, x, mask=column < D)
-    tl.store(latest_size + cluster, tl.load(size + least_row))

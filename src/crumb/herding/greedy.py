@@ -87,9 +87,10 @@ def herd(
     while t < size and len(active):
         start, rounds = t, []
         while t < min(watch.mark, size):  # a GPU works on its own until the next check
-            rounds.append(objective.choose(min(batch, size - t), t))  # (A, B)
-            t += rounds[-1].shape[1]
-            progress(rounds[-1].shape[1])
+            count = min(batch, size - t)
+            rounds.append(objective.choose(count, t))  # (A, B)
+            t += count
+            progress(count)
         chosen = torch.cat(rounds, 1)  # (A, t − start)
         mmd2[active, start:t] = objective.mmd2(chosen).cpu().numpy()
         indices[active, start:t] = chosen.cpu().numpy()

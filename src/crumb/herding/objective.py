@@ -11,6 +11,7 @@ M candidates, d columns, b rows of a block.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -69,12 +70,15 @@ class ExactObjective(_PoolObjective):
     def __init__(self, kernel: Rbf, pool: Tensor, clusters: Clusters, map_blocks: MapBlocks = map):
         self.kernel, self.pool, self.norms = kernel, pool, norms(pool)  # (N, d), (N,)
         self.n_pool, self.n_clusters, self.map_blocks = len(pool), len(clusters), map_blocks
-        self.cross = cross_terms(kernel, pool, clusters, map_blocks)  # (A, N)
+        self.cross = self.cross_terms(clusters)  # (A, N)
         self.sums = torch.zeros_like(self.cross)  # (A, N)  Σ κ to chosen rows; +∞ if chosen itself
         self.latest = clusters.labels.new_empty(
             len(clusters), 0
         )  # (A, B)  rows that are not yet in the sums
         self.trace = Trace(kernel, means_within(kernel, clusters.members, map_blocks))
+
+    def cross_terms(self, clusters: Clusters) -> Tensor:
+        return cross_terms(self.kernel, self.pool, clusters, self.map_blocks)
 
     @property
     def block_rows(self) -> int:
@@ -165,30 +169,37 @@ class RffObjective(_PoolObjective):
 class CandidateObjective:
     """The RBF kernel among candidates of each cluster. One row a round, on a CPU.
 
-    In numpy, which finds the least of a few thousand numbers many times faster than torch. Running
-    sums are in ``dtype``; ``points`` (A, M, d), their cross-terms (A, M), −∞ for those that only
-    fill the array, and ``within`` (A,), the means among the queries, are in float64.
+    In numpy, which finds the least of a few thousand numbers many times faster than torch.
+    ``points`` (A × (Mₖ, d)) with their ``cross``-terms (A × (Mₖ,)) and ``within`` (A,), the means
+    among the queries, are in float64. Running sums are in ``dtype``.
     """
 
     def __init__(
-        self, kernel: Rbf, points: np.ndarray, cross: np.ndarray, within: Tensor, dtype: type
+        self,
+        kernel: Rbf,
+        points: Sequence[Tensor],
+        cross: Sequence[Tensor],
+        within: Tensor,
+        dtype: type = np.float32,
     ):
-        self.n_clusters, self.n_pool = cross.shape
-        self.points, self.exact_cross = torch.from_numpy(points), torch.from_numpy(cross)
+        self.points, self.exact_cross, self.trace = points, cross, Trace(kernel, within)
+        self.n_clusters, self.n_pool = len(points), min(map(len, points))
+        most, d = max(map(len, points)), points[0].shape[1]
+        self.left: np.ndarray = np.zeros((len(points), most, d + 2), dtype)  # (A, M, d + 2)
+        self.cross: np.ndarray = np.full(
+            (len(points), most), -np.inf, dtype
+        )  # (A, M); −∞ is never chosen
+        for k, (mine, terms) in enumerate(zip(points, cross, strict=True)):
+            self.left[k, : len(mine), :d] = mine / kernel.sigma
+            self.cross[k, : len(mine)] = terms
         # With two more columns one product gives the exponent: x·y − ‖x‖²/2 − ‖y‖²/2.
-        scaled = (points / kernel.sigma).astype(dtype)
-        half = np.einsum("gmd,gmd->gm", scaled, scaled)[..., None] * scaled.dtype.type(-0.5)
-        ones = np.ones_like(half)
-        self.left = np.concatenate([scaled, half, ones], axis=2)  # (A, M, d + 2)
-        right = np.concatenate([scaled, ones, half], axis=2).swapaxes(1, 2)
-        self.right = np.ascontiguousarray(right)  # (A, d + 2, M)
-        self.cross = cross.astype(dtype)  # (A, M)
+        x = self.left[..., :d]
+        self.left[..., d] = np.einsum("gmd,gmd->gm", x, x) * -0.5
+        self.left[..., d + 1] = 1
+        order = [*range(d), d + 1, d]
+        self.right = np.ascontiguousarray(self.left[..., order].swapaxes(1, 2))  # (A, d + 2, M)
         self.sums = np.zeros_like(self.cross)  # (A, M)  Σ κ to the chosen rows; +∞ if chosen itself
-        self.trace = Trace(kernel, within)
-        self._prepare()
-
-    def _prepare(self) -> None:
-        self.score, self.each = np.empty_like(self.cross), np.arange(len(self.cross))
+        self.score, self.each = np.empty_like(self.cross), np.arange(len(points))
 
     def choose(self, count: int, t: int) -> Tensor:
         np.multiply(self.sums, self.sums.dtype.type(1 / (t + 1)), out=self.score)
@@ -197,20 +208,25 @@ class CandidateObjective:
         np.matmul(self.left[self.each, place][:, None], self.right, out=self.score[:, None])
         self.sums += np.exp(self.score, out=self.score)
         self.sums[self.each, place] = np.inf
-        return torch.from_numpy(place)[:, None]
+        return torch.from_numpy(place[:, None])
 
     def mmd2(self, chosen: Tensor) -> Tensor:
-        each = torch.arange(self.n_clusters)[:, None]
-        return self.trace.extend(self.points[each, chosen], self.exact_cross[each, chosen])
+        points, cross = (
+            torch.stack([values[rows] for values, rows in zip(arrays, chosen, strict=True)])
+            for arrays in (self.points, self.exact_cross)
+        )
+        return self.trace.extend(points, cross)
 
     def keep(self, active: Tensor) -> None:
-        kept = active.numpy()
-        self.points, self.exact_cross = self.points[active], self.exact_cross[active]
-        self.left, self.right = self.left[kept], self.right[kept]
-        self.cross, self.sums = self.cross[kept], self.sums[kept]
+        kept = active.nonzero()[:, 0].numpy()
+        self.points, self.exact_cross = (
+            [arrays[k] for k in kept] for arrays in (self.points, self.exact_cross)
+        )
+        self.left, self.right, self.cross, self.sums, self.score = (
+            array[kept] for array in (self.left, self.right, self.cross, self.sums, self.score)
+        )
         self.trace.keep(active)
-        self.n_clusters = len(self.cross)
-        self._prepare()
+        self.n_clusters, self.each = len(kept), np.arange(len(kept))
 
 
 def _cells(tensor: Tensor) -> int:

@@ -1,4 +1,4 @@
-"""Predictions for a stream of queries: frozen plans, buffers, refreshes (the paper's Algorithm 2)."""
+"""Predictions for a stream of queries: the paper's Algorithm 2, CRUMB-Online."""
 
 from crumb.online.drift import Drift
 from crumb.online.observer import Observer

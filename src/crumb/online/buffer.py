@@ -1,6 +1,7 @@
-"""Queries that wait for a pass: one buffer a cluster, each due when it is full enough or its oldest query is.
+"""Queries that wait for a pass: one buffer a cluster.
 
-Knows neither threads nor models, and is told the time: everything here can be tested without waiting.
+A buffer is due when it is full enough, or when its oldest query has waited long enough. Knows
+neither threads nor models and is told the time, so that it can be tested without waiting.
 """
 
 from __future__ import annotations
@@ -16,31 +17,28 @@ Key = tuple[int, int]  # version of the plan, cluster: queries of two plans neve
 
 
 class Buffers(Generic[Item]):
-    """At most ``max_pending`` items that were added and are not yet ``done``, by key, in the order of coming."""
+    """At most ``max_pending`` items that were added and are not yet ``done``, in order."""
 
     def __init__(self, b_min: int, timeout: float, max_pending: int):
         self.b_min, self.timeout, self.max_pending = b_min, timeout, max_pending
-        self.pending = 0  # those in a buffer and those that were taken and are not done
-        self._buffers: dict[
-            Key, dict[Item, float]
-        ] = {}  # each item with the time at which it is due
-        self._due: dict[Key, float] = {}  # the earliest of them
-        self._deadlines: dict[
-            Item, tuple[float, Key]
-        ] = {}  # of those that have one: no pass for them from then on
+        self.pending = 0  # items in a buffer, and items that were taken and are not done
+        self._buffers: dict[Key, dict[Item, float]] = {}  # each item with the time it is due
+        self._due: dict[Key, float] = {}  # the earliest of these times
+        self._deadlines: dict[Item, tuple[float, Key]] = {}  # from then on: no pass
         self._hurried: set[Key] = set()
 
     def add(
         self, items: Sequence[tuple[Key, Item]], now: float, deadline: float | None = None
     ) -> float:
-        """Take all of the items, or none of them; the time at which the first of their buffers is due.
+        """Take all of the items or none; returns the time at which the first buffer is due.
 
-        Items are due after ``timeout``, those with a deadline (in seconds) after half of it at the latest.
+        Items are due after ``timeout``, and after half of their deadline (in seconds) at the
+        latest.
         """
         if self.pending + len(items) > self.max_pending:
             raise StreamFull(
-                f"{self.pending} queries wait for an answer and {len(items)} more would exceed max_pending="
-                f"{self.max_pending}; try again when some are answered."
+                f"{self.pending} queries wait for an answer and {len(items)} more would exceed "
+                f"max_pending={self.max_pending}; try again when some are answered."
             )
         due = now + (self.timeout if deadline is None else min(self.timeout, deadline / 2))
         for key, item in items:
@@ -52,7 +50,7 @@ class Buffers(Generic[Item]):
         return now if any(len(self._buffers[key]) >= self.b_min for key, _ in items) else due
 
     def due(self, now: float) -> Key | None:
-        """The buffer to be answered now: of those that are due the one whose oldest query came first."""
+        """The buffer to be answered now: of those that are due, the one with the oldest query."""
         due = [
             (self._due[key], key)
             for key, buffer in self._buffers.items()
@@ -61,12 +59,12 @@ class Buffers(Generic[Item]):
         return min(due)[1] if due else None
 
     def next_due(self) -> float:
-        """When something has to be done though nothing more comes; never (infinity) where nothing waits."""
+        """When there is something to do even if nothing more comes; infinity where none waits."""
         passes = min(self._due.values(), default=math.inf)
         return min(passes, min((when for when, _ in self._deadlines.values()), default=math.inf))
 
     def expired(self, now: float) -> list[Item]:
-        """Empty the buffers of items whose deadline has come; they stay pending until they are ``done``."""
+        """Remove the items whose deadline has come; they stay pending until they are ``done``."""
         late = [(item, key) for item, (when, key) in self._deadlines.items() if when <= now]
         for item, key in late:
             self._remove(key, item)
@@ -85,7 +83,7 @@ class Buffers(Generic[Item]):
         self.pending -= count
 
     def discard(self, key: Key, item: Item) -> bool:
-        """Forget an item that nobody waits for any more; False where it was taken already."""
+        """Forget an item that was cancelled; False where it was taken already."""
         if item not in self._buffers.get(key, {}):
             return False
         self._remove(key, item)
@@ -112,13 +110,10 @@ class Buffers(Generic[Item]):
         return [item for buffer in self._buffers.values() for item in buffer]
 
     def versions(self) -> set[int]:
-        """Of the plans that somebody waits for."""
+        """Of the plans that items wait for."""
         return {number for number, _ in self._buffers}
 
     def fill(self, version: int) -> dict[int, int]:
-        """How many queries wait in each cluster of one plan; clusters with none are left out."""
-        return {
-            cluster: len(buffer)
-            for (number, cluster), buffer in self._buffers.items()
-            if number == version
-        }
+        """How many queries wait in each cluster of one plan; empty clusters are left out."""
+        mine = {key: buffer for key, buffer in self._buffers.items() if key[0] == version}
+        return {cluster: len(buffer) for (_, cluster), buffer in mine.items()}

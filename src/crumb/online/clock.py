@@ -1,4 +1,4 @@
-"""What time it is, and how to wait: the only place where a stream meets real time, so that tests bring their own."""
+"""The only place where a stream meets real time: tests bring a clock of their own."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Clock:
         return time.time()
 
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
-        """Sleep until someone notifies the condition, or so many seconds have passed."""
+        """Sleep until the condition is notified, or for this many seconds."""
         condition.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))

@@ -1,8 +1,9 @@
-"""Whether the queries have left the plan: MMD² to those that it was made for, and their distance to its centroids.
+"""Whether the queries have left the plan.
 
-Both are held against what chance does. Without drift the queries of the window and those behind the plan are draws
-from one distribution, so exchanging them changes nothing; how large the two statistics get when rows are exchanged at
-random is the spread that drift has to exceed.
+Two statistics compare the recent queries with those that the plan was made for: MMD² between them,
+and the distance to the plan's kind of centroids. Without drift both sets of queries come from one
+distribution, so exchanging their rows changes nothing. How large the statistics get when rows are
+exchanged at random is the spread that drift has to exceed.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from crumb.herding.kernel import Rbf
 from crumb.rng import generator
 from crumb.selection.clustering import cluster
 
-SAMPLE = 512  # rows of each side: the test costs as much as (2 · SAMPLE)² kernel values, whatever the stream
+SAMPLE = 512  # rows of each side: the test costs (2 · SAMPLE)² kernel values
 EXCHANGES = 500  # random exchanges behind the spread
 LEAST_A_CLUSTER = 5  # queries behind a centroid to which distances are taken
-ROUNDING = 1e-12  # statistics below this are zero: where all queries are equal there is no spread to compare with
+ROUNDING = 1e-12  # statistics below this are zero: equal queries have no spread
 
 
 @dataclass(frozen=True)
 class Drift:
-    """What a look at the window found. ``score``: the larger of the two statistics in units of what chance explains."""
+    """What a look found. ``score``: the larger statistic, in units of what chance explains."""
 
     score: float
     mmd2: float
-    distance: float  # mean distance of the window to its centroids, in units of that at plan time
+    distance: float  # mean distance to the centroids, in units of that at plan time
 
     @property
     def found(self) -> bool:
@@ -38,11 +39,12 @@ class Drift:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A sample of the queries behind a plan, and how far queries of their kind are from centroids of their kind.
+    """A sample of the queries behind a plan, and how far such queries are from such centroids.
 
-    Centroids are near to the queries that made them: new queries of the same kind are farther away (by 6 % with 512
-    queries and 20 clusters) and would pass for drift. So the distances are taken to the centroids of one half of the
-    queries behind the plan, as many as the plan has clusters: the other half and those of the window are new to them.
+    Centroids are near the queries that made them. New queries of the same kind are farther away
+    (by 6 % with 512 queries and 20 clusters) and would pass for drift. So one half of the queries
+    behind the plan makes centroids, as many as the plan has. The other half and the recent queries
+    are both new to these.
     """
 
     points: np.ndarray
@@ -55,23 +57,22 @@ class Baseline:
         order = generator(seed, "baseline").permutation(len(points))
         points = points[order[: 2 * SAMPLE]]
         half = (len(points) + 1) // 2
-        centroids = cluster(points[:half], min(n_clusters, max(1, half // LEAST_A_CLUSTER)), seed)[
-            1
-        ]
+        most = max(1, half // LEAST_A_CLUSTER)
+        _, centroids = cluster(points[:half], min(n_clusters, most), seed)
         unseen = points[half:] if len(points) > 1 else points
         return cls(points[:SAMPLE], centroids, _nearest_distance(unseen, centroids), bandwidth)
 
-    def compare(self, window: np.ndarray, significance: float, seed: int) -> Drift:
-        """Whether the window (its latest ``SAMPLE`` rows) looks like the queries behind the plan.
+    def compare(self, recent: np.ndarray, significance: float, seed: int) -> Drift:
+        """Whether the recent queries (the latest ``SAMPLE``) look like those behind the plan.
 
-        ``significance`` is the probability of an alarm without drift, halved between the two statistics.
+        ``significance``: the probability of an alarm without drift, half for each statistic.
         """
-        window, rng = window[-SAMPLE:], generator(seed, "drift")
-        gaps = _exchanged(len(self.points), len(window), rng)
-        mmd2 = _mmd2(np.concatenate([self.points, window]), self.bandwidth, gaps)
-        now = _nearest_distance(window, self.centroids)
+        recent, rng = recent[-SAMPLE:], generator(seed, "drift")
+        gaps = _exchanged(len(self.points), len(recent), rng)
+        mmd2 = _mmd2(np.concatenate([self.points, recent]), self.bandwidth, gaps)
+        now = _nearest_distance(recent, self.centroids)
         distances = np.concatenate([self.distances, now])
-        farther = distances @ _exchanged(len(self.distances), len(window), rng)
+        farther = distances @ _exchanged(len(self.distances), len(recent), rng)
         scale = max(1.0, float(distances.max()))
         score = max(_excess(mmd2, significance / 2, 1.0), _excess(farther, significance / 2, scale))
         usual = max(float(self.distances.mean()), np.finfo(float).tiny)
@@ -83,7 +84,10 @@ def _nearest_distance(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
 
 
 def _exchanged(before: int, after: int, rng: np.random.Generator) -> np.ndarray:
-    """Weights (rows, 1 + EXCHANGES) of "mean after less mean before": as the rows came, then with rows exchanged."""
+    """Weights (rows, 1 + EXCHANGES) of "mean after less mean before".
+
+    The first column: as the rows came; the others: with rows exchanged.
+    """
     weights = np.concatenate([np.full(before, -1.0 / before), np.full(after, 1.0 / after)])
     shuffled = rng.permuted(np.tile(weights, (EXCHANGES, 1)), axis=1)
     return np.concatenate([weights[:, None], shuffled.T], axis=1)
@@ -97,6 +101,6 @@ def _mmd2(points: np.ndarray, bandwidth: float, weights: np.ndarray) -> np.ndarr
 
 
 def _excess(statistics: np.ndarray, significance: float, scale: float) -> float:
-    """The first statistic in units of what chance, the others, exceeds with probability ``significance``."""
+    """The first statistic, in units of what the others exceed with probability ``significance``."""
     limit = float(np.quantile(statistics[1:], 1.0 - significance, method="higher"))
     return max(0.0, float(statistics[0]) / max(limit, ROUNDING * scale))

@@ -1,8 +1,9 @@
-"""The pool of a stream: labelled rows join it, old ones leave it, and the next refresh sees both."""
+"""The pool of a stream: labelled rows join it and old ones leave it at the next refresh."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +11,14 @@ import numpy as np
 from sklearn.base import clone
 
 from crumb.errors import InvalidInput
+from crumb.estimator import check_labels as check_target
 from crumb.table.encoder import Rows
 from crumb.table.pieces import stack, take
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Rows with labels as the user gave them, and the date at which each one came (seconds since 1970)."""
+    """Encoded rows, labels as the user gave them, and when each row came (seconds since 1970)."""
 
     rows: Rows
     y: np.ndarray
@@ -26,16 +28,27 @@ class LabelledRows:
         return LabelledRows(take(self.rows, index), self.y[index], self.came[index])
 
 
+def join(parts: list[LabelledRows]) -> LabelledRows:
+    return LabelledRows(
+        stack([part.rows for part in parts]),
+        np.concatenate([part.y for part in parts]),
+        np.concatenate([part.came for part in parts]),
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class NextPool:
-    """A pool that a refresh is built with; ``joined`` says how many of the waiting pieces are in it."""
+    """A pool that a refresh is built with; the first ``joined`` of the new pieces are in it."""
 
     pool: LabelledRows
     joined: int
 
 
 class PoolMemory:
-    """The pool of the current version and what has come since. ``max_rows`` and ``max_age`` (seconds): None for any."""
+    """The pool of the current version, and what was learned since.
+
+    ``max_rows``, and ``max_age`` in seconds: None for any.
+    """
 
     def __init__(
         self, pool: LabelledRows, max_rows: int | None = None, max_age: float | None = None
@@ -50,13 +63,12 @@ class PoolMemory:
             raise InvalidInput(
                 f"Labels are of type {y.dtype}, those of the pool of type {self.pool.y.dtype}."
             )
-        with self._lock:
-            self._new.append(LabelledRows(rows, y, np.full(len(y), date)))
+        self.restore([LabelledRows(rows, y, np.full(len(y), date))])
 
-    def restore(self, new: LabelledRows) -> None:
-        """Rows that a saved stream had not learned yet."""
+    def restore(self, new: Iterable[LabelledRows]) -> None:
+        """Rows that were checked before."""
         with self._lock:
-            self._new.append(new)
+            self._new.extend(new)
 
     def new(self) -> list[LabelledRows]:
         """What the current pool does not have yet."""
@@ -71,10 +83,7 @@ class PoolMemory:
         kept = self._kept(came, date)
         if not new and len(kept) == len(came):
             return None
-        joined = LabelledRows(
-            stack([part.rows for part in parts]), np.concatenate([p.y for p in parts]), came
-        )
-        return NextPool(joined.take(kept), len(new))
+        return NextPool(join(parts).take(kept), len(new))
 
     def commit(self, upcoming: NextPool) -> None:
         """The pool that a refresh was built with has become the current one."""
@@ -102,7 +111,7 @@ def first_pool(estimator: Any, date: float) -> LabelledRows:
 
 
 def refitted(estimator: Any, pool: LabelledRows) -> Any:
-    """A new estimator with the same settings and another pool; the old one is left as it is."""
+    """A new estimator with the same options and another pool; the old one is left as it is."""
     if len(pool.y) < 2:
         raise InvalidInput(
             "Fewer than two rows are young enough for the pool: the plan stays as it was."
@@ -111,6 +120,22 @@ def refitted(estimator: Any, pool: LabelledRows) -> Any:
     fresh.fit(pool.rows, pool.y)
     fresh.backend_.share(estimator.backend_)
     return fresh
+
+
+def check_labels(y: Any, rows: int, regression: bool) -> np.ndarray:
+    """Labels for as many rows; numbers for regression."""
+    labels = check_target(y)
+    if len(labels) != rows:
+        raise InvalidInput(f"X has {rows} rows, y has {len(labels)} labels.")
+    if not regression:
+        return labels
+    try:
+        numbers = labels.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput("Regression needs numbers as labels.") from error
+    if not np.isfinite(numbers).all():
+        raise InvalidInput("Labels must be finite numbers.")
+    return numbers
 
 
 def _sort_of(y: np.ndarray) -> str:

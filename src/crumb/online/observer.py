@@ -1,9 +1,9 @@
-"""What a stream tells those who measure it: subclass ``Observer`` and override what you want to hear."""
+"""What a stream reports to the outside: subclass ``Observer`` and override what you need."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 from crumb.online.drift import Drift
@@ -12,10 +12,10 @@ log = logging.getLogger("crumb.online")
 
 
 class Observer:
-    """Hears what happens in a stream, and does nothing.
+    """Is told what happens in a stream; by default it does nothing.
 
-    The stream's own threads call it, so that it should be quick; several may call at once. No lock of the stream is
-    held meanwhile: it may ask the stream anything. What it raises is logged and changes nothing.
+    The stream's own threads call it, sometimes several at once, so be quick. The stream holds no
+    lock meanwhile: an observer may call the stream. What it raises is logged and changes nothing.
     """
 
     def answered(self, waits: list[float]) -> None:
@@ -25,27 +25,28 @@ class Observer:
         """The model answered some rows of one cluster."""
 
     def failed(self, rows: int, error: BaseException) -> None:
-        """Queries that were accepted get an exception in the place of an answer."""
+        """Accepted queries get an exception instead of an answer."""
 
     def refreshed(self, version: int, seconds: float) -> None:
-        """A new plan took the place of the old one; it took so long to make."""
+        """A new plan, made in this many seconds, replaced the old one."""
 
     def refresh_failed(self, error: BaseException) -> None:
-        """No new plan could be made, or drift not be looked for; the old plan stays."""
+        """A refresh, or the look for drift before it, failed; the old plan stays."""
 
     def looked(self, drift: Drift) -> None:
-        """The latest queries were held against those behind the plan."""
+        """The latest queries were compared with those behind the plan."""
 
 
-def tell(hear: Callable[..., None], *what: Any) -> None:
-    """Call a method of an observer; what goes wrong there stays there."""
+def tell(observers: Iterable[Observer], what: str, *about: Any) -> None:
+    """Call one method of each observer; what goes wrong there stays there."""
+    for observer in observers:
+        _tell(observer, what, about)
+
+
+def _tell(observer: Observer, what: str, about: tuple[Any, ...]) -> None:
     try:
-        hear(*what)
+        getattr(observer, what)(*about)
     except KeyboardInterrupt:
         raise
-    except (
-        BaseException
-    ) as error:  # cancellations of asyncio are no Exceptions, and would end the stream's thread
-        log.warning(
-            "an observer failed in %s: %s", getattr(hear, "__name__", "?"), type(error).__name__
-        )
+    except BaseException as error:  # asyncio's cancellations would end the stream's thread
+        log.warning("an observer failed in %s: %s", what, type(error).__name__)

@@ -16,16 +16,15 @@ log = logging.getLogger("crumb.online")
 
 @dataclass(frozen=True)
 class RefreshPolicy:
-    """``"periodic"``: a new plan every so many queries. ``"drift"``: a look every so many, and a plan for cause."""
+    """After ``every`` queries: a new plan (``"periodic"``), or a look (``"drift"``)."""
 
     kind: str
     every: int
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise InvalidInput(
-                f"refresh must be one of {', '.join(map(repr, KINDS))}, got {self.kind!r}."
-            )
+            known = ", ".join(map(repr, KINDS))
+            raise InvalidInput(f"refresh must be one of {known}, got {self.kind!r}.")
 
     def due(self, queries: int, failures: int = 0) -> bool:
         """After each failure in a row the next try takes twice as many queries."""
@@ -33,10 +32,11 @@ class RefreshPolicy:
 
 
 class Refresher:
-    """A thread that refreshes when enough queries have come. A refresh that fails leaves the old plan in place.
+    """A thread that refreshes when enough queries have come.
 
-    ``needed`` looks at the queries, ``refresh`` makes the new plan, ``failed`` hears why there is none; all run in this
-    thread, where no query waits.
+    ``needed`` looks at the queries and ``refresh`` makes the new plan; where either fails,
+    ``failed`` gets the error and the old plan stays. All three run in this thread, where no query
+    waits for them.
     """
 
     def __init__(
@@ -46,8 +46,7 @@ class Refresher:
         refresh: Callable[[], object],
         failed: Callable[[BaseException], object],
     ):
-        self.policy = policy
-        self._needed, self._refresh, self._failed = needed, refresh, failed
+        self._policy, self._needed, self._refresh, self._failed = policy, needed, refresh, failed
         self._seen, self._failures, self._busy, self._closed = 0, 0, False, False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -70,7 +69,7 @@ class Refresher:
             self._changed.wait_for(lambda: self._closed or not (self._busy or self._is_due()))
 
     def close(self) -> None:
-        """No further refresh; one that is under way is waited for."""
+        """No further refresh; wait for the one that is under way."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -78,7 +77,7 @@ class Refresher:
             self._thread.join()
 
     def _is_due(self) -> bool:
-        return self.policy.due(self._seen, self._failures)
+        return self._policy.due(self._seen, self._failures)
 
     def _run(self) -> None:
         while True:

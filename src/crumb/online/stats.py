@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 
 from crumb.online.drift import Drift
 
+COUNTERS = (
+    *("accepted", "answered", "failed", "cancelled", "refused"),
+    *("passes", "refreshes", "refresh_failures"),
+)
+
 
 @dataclass(frozen=True)
 class Stats:
@@ -14,7 +19,7 @@ class Stats:
     accepted: int = 0
     answered: int = 0
     failed: int = 0  # answered with an exception
-    cancelled: int = 0  # by those who had asked
+    cancelled: int = 0  # by the client
     refused: int = 0
     passes: int = 0
     refreshes: int = 0
@@ -23,17 +28,5 @@ class Stats:
     version: int = 1
     pool_version: int = 1
     plan_age: float = 0.0  # seconds
-    drift: Drift | None = None  # the last look at the window
+    drift: Drift | None = None  # the last look
     fill: dict[int, int] = field(default_factory=dict)  # queries that wait, by cluster
-
-
-COUNTERS = (
-    "accepted",
-    "answered",
-    "failed",
-    "cancelled",
-    "refused",
-    "passes",
-    "refreshes",
-    "refresh_failures",
-)

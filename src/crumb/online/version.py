@@ -1,4 +1,4 @@
-"""One version of what a stream answers with: a fitted estimator and a frozen plan that belong together."""
+"""One version of what a stream answers with: a fitted estimator and the plan that belongs to it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from crumb.devices import collect_garbage, out_of_memory
 from crumb.errors import InvalidInput
-from crumb.estimator import quantile_levels
+from crumb.estimator import CrumbClassifier, CrumbRegressor, quantile_levels
 from crumb.infer import context_key, infer, keep_contexts
 from crumb.online.drift import Baseline
 from crumb.online.expected import expected_queries
@@ -34,9 +34,7 @@ class Answer:
     value: Any  # what predict_proba or predict gives for this row
     version: int  # of the plan
     cluster: int
-    classes: (
-        np.ndarray | None
-    )  # the classes of that version, in the order of the probabilities; None: regression
+    classes: np.ndarray | None  # in the order of the probabilities; None: regression
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,23 +57,16 @@ class PlanVersion:
     def classes(self) -> np.ndarray | None:
         return getattr(self.estimator, "classes_", None)
 
-    @property
-    def columns(self) -> list[Any] | None:
-        """The names of the columns, where they have names."""
-        rows = self.estimator.pool_.rows
-        return None if isinstance(rows, np.ndarray) else list(rows.columns)
-
     @cached_property
     def keys(self) -> frozenset[bytes]:
         """The names under which the back-end keeps the contexts of this version."""
-        return frozenset(
-            context_key(self.estimator.pool_, context) for context in self.plan.contexts
-        )
+        pool = self.estimator.pool_
+        return frozenset(context_key(pool, context) for context in self.plan.contexts)
 
     def prepare(self) -> None:
-        """Have ready what the first queries need: contexts that fit into the free part of the cache, most used first.
+        """Have ready what the first queries need: as many contexts as fit, the most used first.
 
-        What another version keeps stays where it is: both together stay within the budget.
+        What the back-end keeps for another version stays: both share the cache.
         """
         _ = self.keys
         use = np.bincount(self.plan.labels, minlength=self.plan.n_clusters)
@@ -85,9 +76,7 @@ class PlanVersion:
         except Exception as error:
             if not out_of_memory(error):
                 raise
-            log.warning(
-                "memory ran out while contexts were made ready: the others are made when they are asked"
-            )
+            log.warning("memory ran out while contexts were prepared: the rest follow when asked")
 
     def forget(self, keys: Iterable[bytes] | None = None) -> None:
         """Free what is kept of some contexts, or of all."""
@@ -100,30 +89,25 @@ class PlanVersion:
 
     def answer(self, cluster: int, rows: Rows, output: Output, keep: bool = True) -> list[Answer]:
         """One pass: what the frozen plan says about encoded rows of one cluster."""
-        labels = np.full(len(rows), cluster)
+        estimator, labels = self.estimator, np.full(len(rows), cluster)
         # Labels are the most probable classes where there are probabilities, as in ``predict``.
-        from_proba = output.kind == "label" and "proba" in self.estimator.backend_.outputs
+        from_proba = output.kind == "label" and "proba" in estimator.backend_.outputs
         asked = Output("proba") if from_proba else output
         values = infer(
-            self.estimator.backend_,
-            self.estimator.pool_,
-            self.plan.contexts,
-            labels,
-            rows,
-            asked,
+            *(estimator.backend_, estimator.pool_, self.plan.contexts, labels, rows, asked),
             again=True,
             keep=keep,
         )
         if from_proba:
             values = values.argmax(axis=1)
         if output.kind == "label":
-            values = self.estimator.classes_[values]
+            values = estimator.classes_[values]
         return [Answer(value, self.number, cluster, self.classes) for value in values]
 
 
 def check_estimator(estimator: Any) -> Any:
-    """A copy of a fitted estimator: fitting the original again must not reach into the stream."""
-    if not hasattr(estimator, "encode_row"):
+    """A copy of a fitted estimator: fitting the original again must not change the stream."""
+    if not isinstance(estimator, (CrumbClassifier, CrumbRegressor)):
         raise InvalidInput(
             f"A stream needs a fitted CrumbClassifier or CrumbRegressor, got {estimator!r}."
         )
@@ -136,14 +120,12 @@ def check_estimator(estimator: Any) -> Any:
 
 
 def resolve_output(estimator: Any, output: str | None, quantiles: Any = None) -> Output:
-    """What is asked: by default probabilities, labels where the model has none, and means for regression."""
+    """By default probabilities, labels where the model has none, and means for regression."""
     backend = estimator.backend_
     if output is None:
         output = next(kind for kind in ("proba", "label", "mean") if kind in backend.outputs)
     asked = Output(output, quantile_levels(quantiles) if output == "quantiles" else ())
-    if not (
-        output == "label" and "proba" in backend.outputs
-    ):  # labels can always be had from probabilities
+    if output != "label" or "proba" not in backend.outputs:  # probabilities always give labels
         backend.check_output(asked)
     return asked
 
@@ -157,30 +139,24 @@ def make_version(
     plan: Plan | None = None,
     ahead: bool = True,
 ) -> PlanVersion:
-    """Plan for these queries (or take the plan that was made for them) and remember what they looked like.
+    """Plan for these queries, and with ``ahead`` for what may come next.
 
-    ``ahead``: and for what may come next.
+    Or take the plan that was made for them. Either way remember what they looked like.
     """
+    pool, options = estimator.pool_, estimator.options_
     if plan is None:
-        planned = (
-            expected_queries(points, estimator.pool_.points, estimator.options_.seed)
-            if ahead
-            else points
-        )
+        planned = expected_queries(points, pool.points, options.seed) if ahead else points
         plan = estimator.plan_points(planned, evidence=False)
-    plan.check_pool(estimator.pool_.fingerprint)
-    baseline = Baseline.of(
-        points, plan.n_clusters, estimator.options_.bandwidth, estimator.options_.seed
-    )
+    plan.check_pool(pool.fingerprint)
+    baseline = Baseline.of(points, plan.n_clusters, options.bandwidth, options.seed)
     return PlanVersion(number, pool_number, estimator, plan, baseline, made)
 
 
 def pool_sample(estimator: Any, size: int) -> tuple[Rows, np.ndarray]:
-    """Rows of the pool in the place of queries, until there are some."""
-    pool, points = estimator.pool_.rows, estimator.pool_.points
-    if len(points) <= size:
-        return pool, points
-    index = np.sort(
-        generator(estimator.options_.seed, "pool sample").choice(len(points), size, replace=False)
-    )
-    return take(pool, index), points[index]
+    """Rows of the pool that stand for queries until some come, and their points."""
+    pool = estimator.pool_
+    if len(pool.points) <= size:
+        return pool.rows, pool.points
+    rng = generator(estimator.options_.seed, "pool sample")
+    index = np.sort(rng.choice(len(pool.points), size, replace=False))
+    return take(pool.rows, index), pool.points[index]

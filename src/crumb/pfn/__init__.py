@@ -1,20 +1,38 @@
-"""Back-ends: the models that CRUMB hands its contexts to."""
+"""Back-ends: the models that CRUMB hands its contexts to.
+
+=================  ==============================================================================
+base               the protocol: tasks in, answers out
+registry           which back-ends there are, and which models have a name
+weights            the file of a named model: found, or fetched
+checkpoint         opening such a file safely
+network            what all back-ends with a checkpoint share
+tabicl             TabICL and the embedded networks. On a GPU many contexts share a pass: fused
+                   stacks them, preprocess prepares their rows, forward is the way through the
+                   network, architecture builds it. tabicl_package is the only file that
+                   imports the package's inside
+tabpfn             TabPFN
+sklearn            any scikit-learn estimator
+groups             tasks that go together, and queries in pieces
+cache              contexts that come again
+=================  ==============================================================================
+"""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
 from crumb.pfn.checkpoint import checksum, read_checkpoint
-from crumb.pfn.weights import card_for, card_of_file, fetch, model_names
-
-if TYPE_CHECKING:
-    from crumb.pfn.network import NetworkBackend
+from crumb.pfn.registry import card_for, card_of_file, family_named, model_names
+from crumb.pfn.weights import fetch
 
 __all__ = ["Backend", "BackendSettings", "ContextTask", "Output", "resolve_backend"]
+
+ENDINGS = (".ckpt", ".safetensors", ".pt", ".pth")
+SHARED_ESTIMATORS = ("TabICLClassifier", "TabICLRegressor")  # others fine-tune weights of their own
 
 
 def resolve_backend(model: Any, task: str, settings: BackendSettings) -> Backend:
@@ -29,18 +47,12 @@ def resolve_backend(model: Any, task: str, settings: BackendSettings) -> Backend
 def _looks_like_path(model: str) -> bool:
     if model in model_names():
         return False
-    return (
-        os.sep in model
-        or model.endswith((".ckpt", ".safetensors", ".pt", ".pth"))
-        or os.path.exists(model)
-    )
+    return os.sep in model or model.endswith(ENDINGS) or os.path.exists(model)
 
 
 def _by_name(name: str, task: str, settings: BackendSettings) -> Backend:
     card = card_for(name, task)
-    _network_backend(
-        card.family
-    )  # a package that is missing is missed before anything is downloaded
+    family_named(card.family).load()  # a missing package is reported before anything is downloaded
     path = fetch(card)
     if card.sha256 is not None and checksum(path) != card.sha256:
         raise InvalidCheckpoint(
@@ -62,17 +74,7 @@ def _by_checkpoint(
             f"{checkpoint.path} holds a network for {checkpoint.task}, but {task} was asked for; "
             f"use a checkpoint for {task}."
         )
-    return _network_backend(checkpoint.family)(name, checkpoint, window, settings)
-
-
-def _network_backend(family: str) -> type[NetworkBackend]:
-    if family == "tabicl":
-        from crumb.pfn.tabicl import TabICLBackend
-
-        return TabICLBackend
-    from crumb.pfn.tabpfn import TabPFNBackend
-
-    return TabPFNBackend
+    return family_named(checkpoint.family).load()(name, checkpoint, window, settings)
 
 
 def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
@@ -84,25 +86,17 @@ def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
     if isinstance(model, type) or not hasattr(model, "fit") or not fits(model):
         wanted = "classifier" if task == "classification" else "regressor"
         raise InvalidInput(
-            f"model must be a name ({', '.join(model_names())}), the path of a checkpoint file, or a "
-            f"scikit-learn {wanted}; got {model!r}."
+            f"model must be a name ({', '.join(model_names())}), the path of a checkpoint file, "
+            f"or a scikit-learn {wanted}; got {model!r}."
         )
     if settings.options:
         raise InvalidInput(
             "model_options are for models given by name or path; set them on the estimator itself."
         )
-    if _is_tabicl(model):
+    kind = type(model)
+    if kind.__module__.partition(".")[0] == "tabicl" and kind.__name__ in SHARED_ESTIMATORS:
         return _by_tabicl_instance(model, task, settings)
     return SklearnBackend(model, task, settings)
-
-
-def _is_tabicl(model: Any) -> bool:
-    """The package's two plain estimators; those that fine-tune have weights of their own."""
-    kind = type(model)
-    return kind.__module__.partition(".")[0] == "tabicl" and kind.__name__ in (
-        "TabICLClassifier",
-        "TabICLRegressor",
-    )
 
 
 def _by_tabicl_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
@@ -112,6 +106,5 @@ def _by_tabicl_instance(model: Any, task: str, settings: BackendSettings) -> Bac
     options.pop("allow_auto_download")
     if path is None:
         path = fetch(card_of_file(version))
-    return _by_checkpoint(
-        type(model).__name__, path, task, None, replace(settings, options=options)
-    )
+    settings = replace(settings, options=options)
+    return _by_checkpoint(type(model).__name__, path, task, None, settings)

@@ -6,21 +6,24 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from crumb.errors import InvalidInput
-from crumb.table.encoder import Rows
+
+if TYPE_CHECKING:
+    from crumb.table.encoder import Rows
 
 
 @dataclass(frozen=True)
 class ContextTask:
-    """One pass: a labelled context and the queries that share it.
+    """One pass: a labelled context, and the queries that share it.
 
-    ``y`` holds numbers for regression and the codes 0 … C−1 of the classes in *this* context, all of them
-    present, for classification. ``key`` tells one context from another where the same ones will come again; None where
-    they will not. ``keep``: whether such a context may be kept, or memory is too short for that.
+    ``y`` holds numbers for regression. For classification it holds the codes 0 … C−1 of the classes
+    in *this* context, and each of them occurs. ``key`` tells one context from another where the
+    same ones will come again; it is None where they will not. ``keep`` says whether such a context
+    may be kept in memory.
     """
 
     X: Rows
@@ -32,7 +35,7 @@ class ContextTask:
 
 @dataclass(frozen=True)
 class Output:
-    """What is asked of a pass: ``"proba"``, ``"label"``, ``"mean"``, ``"median"`` or ``"quantiles"``."""
+    """What is asked of a pass: "proba", "label", "mean", "median" or "quantiles"."""
 
     kind: str
     quantiles: Sequence[float] = ()
@@ -49,9 +52,8 @@ class BackendSettings:
     n_jobs: int | None
     categorical_indices: Sequence[int] = ()
     cache_bytes: int = 0  # what may be kept of contexts that come again
-    stack_bytes: int = (
-        4 << 30
-    )  # activations of the contexts that share a pass; more make it no faster
+    # Activations of the contexts that share a pass. More would make it no faster.
+    stack_bytes: int = 4 << 30
 
 
 class Backend(ABC):
@@ -63,9 +65,8 @@ class Backend(ABC):
     window: int | None = None  # rows that the model was made for; None: any number
     max_classes: int | None = None  # None: any number
     outputs: tuple[str, ...]
-    missing_is_a_value: ClassVar[bool] = (
-        True  # whether it can learn from columns that hold one value or none
-    )
+    # Whether it can learn from columns that hold one value or none.
+    missing_is_a_value: ClassVar[bool] = True
 
     @abstractmethod
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
@@ -79,22 +80,23 @@ class Backend(ABC):
             yield self.predict_context(task, output)
 
     def embed(self, task: ContextTask) -> np.ndarray:
-        """(q, D): the queries as the model represents them beside the context, before rows learn from each other."""
+        """(q, D): the queries as the model sees them, before rows learn from each other."""
         raise InvalidInput(
-            f"The model {self.name!r} has no row embeddings: features='embedding' needs the embedded model or TabICL."
+            f"The model {self.name!r} has no row embeddings: "
+            f"features='embedding' needs the embedded model or TabICL."
         )
 
     def keep(self, task: ContextTask) -> None:  # noqa: B027 (most keep nothing)
-        """Make a context ready before its queries come, where that is possible and there is room for it."""
+        """Make a context ready before its queries come, if that is possible and there is room."""
 
     def forget(self, keys: Iterable[bytes] | None = None) -> None:  # noqa: B027 (most keep nothing)
         """Free what is kept of these contexts; of all contexts where none are named."""
 
     def share(self, other: Backend) -> None:  # noqa: B027 (most keep nothing)
-        """Keep contexts in the same room as another back-end: together they stay within its budget."""
+        """Keep contexts together with another back-end, within the bytes that it may use."""
 
     def work(self, rows: int, queries: int, columns: int) -> float:
-        """What a pass costs, in units of its own: a model that is not known better goes by its rows."""
+        """What a pass costs, in units of its own: by its rows if nothing better is known."""
         return float(rows + queries)
 
     def bytes(self, rows: int, queries: int, columns: int) -> float:

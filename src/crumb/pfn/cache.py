@@ -1,9 +1,11 @@
 """What a network has made of a context, kept for the next queries that share it.
 
-Most of a pass goes into the context. With a frozen plan the same contexts come again and again; the keys and values
-that later queries look at are then kept in memory, as much as a budget allows. Something new takes the place only of
-what was not asked for since it itself was last asked for: a plan that does not quite fit keeps most of its contexts,
-where throwing out the least recently used would throw out each one just before it is needed.
+Most of a pass goes into the context. With a frozen plan the same contexts come again and again, so
+the keys and values that later queries look at are kept in memory, up to a budget of bytes.
+
+A new context takes the place only of contexts that nobody has asked for since the new one was last
+asked for. So a plan that does not quite fit keeps most of its contexts. To drop the least recently
+used one instead would drop each one just before it is needed.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-MOST_KEYS = 100_000  # whose last time is remembered
+MOST_KEYS = 100_000  # for which the time of the last request is remembered
 
 
 class ContextCache(Generic[T]):
@@ -70,8 +72,12 @@ class ContextCache(Generic[T]):
             self._kept.clear()
             self.used = 0
 
+    def keys(self) -> set[bytes]:
+        with self._lock:
+            return set(self._kept)
+
     def has_room(self, key: bytes, size: int) -> bool:
-        """Whether something is kept, or could be without anything else giving way."""
+        """Whether something is kept, or could be without taking the place of anything else."""
         return key in self._kept or size <= self.budget - self.used
 
     def __len__(self) -> int:

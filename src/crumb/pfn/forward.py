@@ -1,11 +1,12 @@
 """tabicl's network for many tables at once.
 
-The network *is* tabicl's ``TabICL``: the same module, parameters and checkpoint. Only the way through it differs.
-tabicl's own pass takes tables of one size and one number of classes, asks the device several times how to go on,
-embeds placeholder columns for its summary tokens and launches thousands of small kernels. ``forward`` computes the same
-function without a question to the device, so that a step of the training can be recorded once as a CUDA graph, and for
-contexts of different sizes and classes, so that many of them share one pass. ``tests/test_pfn_forward.py`` holds it
-against tabicl's.
+The network *is* tabicl's ``TabICL``: the same module, parameters and checkpoint. Only the way
+through it differs. tabicl's own pass takes tables of one size and one number of classes, asks the
+device several times how to go on, embeds placeholder columns for its summary tokens and launches
+thousands of small kernels. ``forward`` computes the same function without a question to the device,
+so that a step of the training can be recorded once as a CUDA graph. It takes contexts of different
+sizes and classes, so that many of them share one pass. ``tests/pfn/test_forward.py`` compares it
+with tabicl's.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from tabicl._model.layers import MultiheadAttention, MultiheadAttentionBlock
-from tabicl._model.ssmax import QASSMaxMLP
-from tabicl._model.tabicl import TabICL
 from torch import Tensor
+
+from crumb.pfn.architecture import Cells, RankedColumns, RegisteredEncoder, places, quantiles
+from crumb.pfn.tabicl_package import MultiheadAttention, MultiheadAttentionBlock, QASSMaxMLP, TabICL
 
 Block = Callable[..., Tensor]
 
-MOST_DENSE = 128  # tokens of a row up to which attention with its weights written out is the faster one on a GPU
+# Tokens of a row up to which attention with its weights written out is the faster one on a GPU.
+MOST_DENSE = 128
 
 
 class Keys(NamedTuple):
@@ -31,21 +33,24 @@ class Keys(NamedTuple):
 
     most: int
     log: Tensor  # (1, 1) or (B, 1): logarithm of how many there are, which sharpens the attention
-    mask: (
-        Tensor | None
-    )  # (B, 1, 1, most): true where a row is there; None: everywhere, and faster kernels serve
+    # (B, 1, 1, most): true where a row is there. None: everywhere, which has faster kernels.
+    mask: Tensor | None
+
+    def after(self, registers: int) -> Keys:
+        """The same with learnt rows before them."""
+        mask = None if self.mask is None else F.pad(self.mask, (registers, 0), value=True)
+        return Keys(self.most + registers, torch.log(self.log.exp() + registers), mask)
 
     def repeated(self, times: int) -> Keys:
         """The same for each of the ``times`` columns of a table."""
         if self.mask is None:
             return self
-        return Keys(
-            self.most, *(part.repeat_interleave(times, dim=0) for part in (self.log, self.mask))
-        )
+        log, mask = (part.repeat_interleave(times, dim=0) for part in (self.log, self.mask))
+        return Keys(self.most, log, mask)
 
 
 def supports(network: TabICL) -> bool:
-    """Whether ``forward`` knows all that a network is made of: TabICL v1, v1.1, v2 and what was trained like them."""
+    """Whether ``forward`` knows every part of a network: TabICL v1, v1.1, v2 and their like."""
     grouped = network.col_feature_group in (True, "same")
     plain = not network.col_feature_group and not network.col_target_aware
     attentions = [module for module in network.modules() if isinstance(module, MultiheadAttention)]
@@ -53,9 +58,7 @@ def supports(network: TabICL) -> bool:
         ((grouped and not network.col_affine) or plain)
         and network.norm_first
         and network.activation == "gelu"
-        and all(
-            one.ssmax_layer is None or isinstance(one.ssmax_layer, QASSMaxMLP) for one in attentions
-        )
+        and all(isinstance(one.ssmax_layer, QASSMaxMLP | None) for one in attentions)
     )
 
 
@@ -68,13 +71,16 @@ def forward(
     lengths: Tensor | None = None,
     at_once: int | None = None,
 ) -> Tensor:
-    """X (B, n, d), y_train (B, t) → logits of all classes, or quantiles, (B, n − t, out) of the rows after the first t.
+    """X (B, n, d), y_train (B, t) → logits of all classes, or quantiles, (B, n − t, out).
 
-    ``dtype`` is the precision of the blocks. Cells and targets are embedded in float32 whatever it is: bfloat16 keeps
-    less than three digits, and rounding 48 dimensions apart loses less than rounding the one number.
+    The first t rows are the context; the answers are to the rows after them.
+    ``dtype`` is the precision of the blocks. Cells and targets are always embedded in float32:
+    bfloat16 keeps less than three digits, and rounding 48 dimensions apart loses less than rounding
+    the one number.
     ``block`` is ``attention_block``, or that compiled.
-    ``lengths`` (B,) says how many of the first t rows each table has; the others are padding, finite and not looked at.
-    ``at_once`` is the number of tables whose cells are embedded together: cells are what takes the memory.
+    ``lengths`` (B,) says how many of the first t rows each table has. The others are padding: they
+    are finite and not looked at.
+    ``at_once`` is the number of tables whose cells are embedded together. Cells take the memory.
     """
     block = block or attention_block
     rows = represent(network, X, y_train, dtype, block, lengths, at_once)
@@ -119,8 +125,11 @@ def attention_block(
     interleaved: bool = False,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Pre-norm attention of ``x`` (N, n, E) to ``source`` (to itself if None; only to ``keys``), then the feed-forward
-    layer. ``dtype`` is the precision of the products, if it is not that of ``x``."""
+    """Pre-norm attention of ``x`` (N, n, E) to ``source``, then the feed-forward layer.
+
+    Without a ``source``, ``x`` looks at itself; with ``keys``, at these rows only. ``dtype`` is the
+    precision of the products, if it is not that of ``x``.
+    """
     dtype = dtype or x.dtype
     x = x + _attention(layer, x, source, keys, rotation, interleaved, dtype)
     hidden = F.gelu(_linear(layer.linear1, _norm(layer.norm2, x).to(dtype)))
@@ -130,32 +139,41 @@ def attention_block(
 def _columns(
     network: TabICL, X: Tensor, y_train: Tensor, keys: Keys, dtype: torch.dtype, block: Block
 ) -> Tensor:
-    """Column embedding: every cell (beside two others of its row, in v2), as seen among the training rows."""
+    """Column embedding: every cell (in v2 beside two others of its row) among the training rows."""
     column = network.col_embedder
     groups = _groups(column, X.mT)  # (B, d, n, 1 or 3)
-    cells = F.linear(groups, column.in_linear.weight, column.in_linear.bias)  # (B, d, n, E)
+    cells = _cells(column, X, groups, keys)  # (B, d, n, E)
     if column.target_aware:
-        labels = _labels(column.y_encoder, y_train, network.max_classes).unsqueeze(
-            1
-        )  # (B, 1, t, E)
-        cells = cells + F.pad(labels, (0, 0, 0, X.shape[1] - keys.most))
+        labels = _labels(column.y_encoder, y_train, network.max_classes)  # (B, t, E)
+        cells = cells + F.pad(labels.unsqueeze(1), (0, 0, 0, X.shape[1] - keys.most))
     x = cells.to(dtype).flatten(0, 1)  # (B·d, n, E)
     del cells
     keys = keys.repeated(X.shape[2])
-    for layer in (
-        column.tf_col.blocks
-    ):  # a few learnt points look at the training rows, then all rows at the points
+    # A few learnt points look at the training rows, then all rows at the points.
+    for layer in column.tf_col.blocks:
         points = layer.ind_vectors.to(dtype).unsqueeze(0)
         points = block(layer.multihead_attn1, points, x[:, : keys.most], keys=keys)
         x = block(layer.multihead_attn2, x, points)
     x = x.unflatten(0, (X.shape[0], X.shape[2]))
     if column.affine:
-        scale, shift = (
-            _norm(column.ln_w, _linear(column.out_w, x)),
-            _norm(column.ln_b, _linear(column.out_b, x)),
-        )
+        scale = _norm(column.ln_w, _linear(column.out_w, x))
+        shift = _norm(column.ln_b, _linear(column.out_b, x))
         x = (groups * scale + shift).to(dtype)
     return x
+
+
+def _cells(column: Any, X: Tensor, groups: Tensor, keys: Keys) -> Tensor:
+    """The input layer, without tabicl's questions about its placeholder columns."""
+    layer = column.in_linear
+    if isinstance(column, RankedColumns):
+        lengths = None if keys.mask is None else keys.mask.sum(-1)  # (B, 1, 1)
+        place = places(X.mT, quantiles(X[:, : keys.most].mT, lengths))
+        groups = torch.cat([groups, _groups(column, place)], dim=-1)
+    return (
+        layer.embed(groups)
+        if isinstance(layer, Cells)
+        else F.linear(groups, layer.weight, layer.bias)
+    )
 
 
 def _groups(column: Any, X: Tensor) -> Tensor:
@@ -166,7 +184,7 @@ def _groups(column: Any, X: Tensor) -> Tensor:
 
 
 def _rows(network: TabICL, x: Tensor, block: Block) -> Tensor:
-    """Row interaction: the cells of a row (B, n, d, E) summarised in its C leading tokens (B, n, C·E)."""
+    """Row interaction: the cells of a row (B, n, d, E), summed up in C tokens (B, n, C·E)."""
     row = network.row_interactor
     rope, shape = row.tf_row.rope, x.shape[:2]
     tokens = row.cls_tokens.to(x.dtype).expand(*shape, -1, -1)
@@ -180,12 +198,14 @@ def _rows(network: TabICL, x: Tensor, block: Block) -> Tensor:
 
 
 def _in_context(network: TabICL, rows: Tensor, y_train: Tensor, keys: Keys, block: Block) -> Tensor:
-    """In-context learning: all rows look at the labelled rows, block after block; in the last, only the queries do."""
+    """In-context learning: all rows look at the labelled rows; in the last block the queries do."""
     icl, dtype = network.icl_predictor, rows.dtype
     labels = _labels(icl.y_encoder, y_train, network.max_classes)
-    # float16 ends at 65,504: what the blocks add up stays in float32 then, as it does in tabicl.
+    # float16 ends at 65,504, so what the blocks add up stays in float32, as it does in tabicl.
     stream = torch.float32 if dtype == torch.float16 else dtype
     x = (rows + F.pad(labels, (0, 0, 0, rows.shape[1] - keys.most))).to(stream)
+    if isinstance(icl.tf_icl, RegisteredEncoder):
+        x, keys = icl.tf_icl.beside(x), keys.after(len(icl.tf_icl.registers))
     layers = list(icl.tf_icl.blocks)
     for layer in layers[:-1]:
         x = block(layer, x, keys=keys, dtype=dtype)
@@ -195,9 +215,7 @@ def _in_context(network: TabICL, rows: Tensor, y_train: Tensor, keys: Keys, bloc
 
 
 def _labels(encoder: torch.nn.Linear, y: Tensor, classes: int) -> Tensor:
-    if (
-        classes > 0
-    ):  # a row of the weight matrix for each class: the product with a one-hot vector, without the vector
+    if classes > 0:  # the product with a one-hot vector, without the vector
         return F.embedding(y.long(), encoder.weight.mT) + encoder.bias
     return F.linear(y.unsqueeze(-1), encoder.weight, encoder.bias)
 
@@ -216,13 +234,12 @@ def _attention(
     width, heads = x.shape[-1], attention.num_heads
     normed = _norm(layer.norm1, x).to(dtype)
     if source is None:
-        # One product for queries, keys and values, though test rows need no keys: cheaper than a copy of the rest.
+        # One product for all three. Test rows need no keys, but leaving them out costs a copy.
         q, k, v = F.linear(normed, weight, bias).chunk(3, dim=-1)
     else:
         q = F.linear(normed, weight[:width], bias[:width])
-        k, v = F.linear(_norm(layer.norm1, source).to(dtype), weight[width:], bias[width:]).chunk(
-            2, dim=-1
-        )
+        source = _norm(layer.norm1, source).to(dtype)
+        k, v = F.linear(source, weight[width:], bias[width:]).chunk(2, dim=-1)
     del normed
     if keys is not None:
         k, v = k[:, : keys.most], v[:, : keys.most]
@@ -231,9 +248,7 @@ def _attention(
         q, k = _rotate(q, rotation, interleaved), _rotate(k, rotation, interleaved)
     if attention.ssmax_layer is not None and keys is not None:
         q = _scale_with_length(attention.ssmax_layer, q, keys.log)
-    if (
-        q.shape[0] != k.shape[0]
-    ):  # the learnt points are the same for every column; not all kernels repeat them
+    if q.shape[0] != k.shape[0]:  # learnt points serve every column; not all kernels repeat them
         q = q.expand(k.shape[0], -1, -1, -1).contiguous()
     if rotation is not None and k.is_cuda and k.shape[2] <= MOST_DENSE:
         attended = _dense_attention(q, k, v)
@@ -243,26 +258,27 @@ def _attention(
 
 
 def _dense_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention with its weights written out: between the few cells of a row several times faster than the fused
-    kernels, which work in tiles of 64 or 128 keys."""
+    """Attention with its weights written out.
+
+    Between the few cells of a row it is several times faster than the fused kernels, which work in
+    tiles of 64 or 128 keys.
+    """
     weights = (q * q.shape[-1] ** -0.5) @ k.mT
     return weights.float().softmax(-1).to(v.dtype) @ v
 
 
 def _scale_with_length(ssmax: QASSMaxMLP, q: Tensor, log_keys: Tensor) -> Tensor:
     """Query-aware scalable softmax: sharper attention over more rows."""
-    base = (
-        ssmax.base_mlp(log_keys).unflatten(1, (ssmax.num_heads, -1)).unsqueeze(2)
-    )  # (1 or N, heads, 1, 1 or width)
+    base = ssmax.base_mlp(log_keys).unflatten(1, (ssmax.num_heads, -1))
+    base = base.unsqueeze(2)  # (1 or N, heads, 1, 1 or width)
     first, last = ssmax.query_mlp[0], ssmax.query_mlp[2]
     return q * base.to(q.dtype) * (1 + torch.tanh(_linear(last, F.gelu(_linear(first, q)))))
 
 
 def _rotation(frequencies: Tensor, length: int, interleaved: bool) -> Tensor:
     """(2, length, E / heads): cosines and sines of the rotary position encoding."""
-    angles = torch.outer(
-        torch.arange(length, device=frequencies.device, dtype=frequencies.dtype), frequencies
-    )
+    places = torch.arange(length, device=frequencies.device, dtype=frequencies.dtype)
+    angles = torch.outer(places, frequencies)
     turns = torch.stack([angles.cos(), angles.sin()])
     return turns.repeat_interleave(2, dim=-1) if interleaved else turns.repeat(1, 1, 2)
 
@@ -277,7 +293,9 @@ def _rotate(x: Tensor, rotation: Tensor, interleaved: bool) -> Tensor:
     return x * cos + torch.cat([-second, first], dim=-1) * sin
 
 
-def _norm(norm: torch.nn.LayerNorm, x: Tensor) -> Tensor:
+def _norm(norm: torch.nn.LayerNorm | torch.nn.RMSNorm, x: Tensor) -> Tensor:
+    if isinstance(norm, torch.nn.RMSNorm):
+        return F.rms_norm(x, norm.normalized_shape, norm.weight.to(x.dtype), norm.eps)
     bias = None if norm.bias is None else norm.bias.to(x.dtype)
     return F.layer_norm(x, norm.normalized_shape, norm.weight.to(x.dtype), bias, norm.eps)
 

@@ -1,4 +1,4 @@
-"""Tasks that can go through a network together: taken a bounded number at a time, answered in their own order."""
+"""Tasks that go through a network together, and queries that go through it in pieces."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 import pandas as pd
+import torch
 
 from crumb.table.encoder import Rows
 
@@ -23,7 +24,7 @@ def in_groups(
 ) -> Iterator[A]:
     """Answers in the order of the tasks, where ``run`` answers tasks of one key together.
 
-    At most ``most`` of ``size`` is held at a time, or one task.
+    The tasks that are held at a time have at most the size ``most`` in all, unless one is larger.
     """
     for held in bounded(tasks, size, most):
         groups: dict[Hashable, list[int]] = {}
@@ -35,29 +36,8 @@ def in_groups(
         yield from (answers.pop(i) for i in range(len(held)))
 
 
-def halved(
-    tasks: list[T],
-    run: Callable[[list[T]], Sequence[A]],
-    alone: Callable[[T], A],
-    too_large: type[Exception],
-) -> list[A]:
-    """Answers to a group, which ``too_large`` splits in two, and again down to single tasks."""
-    if len(tasks) == 1:
-        return [alone(tasks[0])]
-    try:
-        return list(run(tasks))
-    except too_large:
-        pass  # out of the handler before another try: the error holds on to what filled the memory
-    middle = len(tasks) // 2
-    return [
-        answer
-        for half in (tasks[:middle], tasks[middle:])
-        for answer in halved(half, run, alone, too_large)
-    ]
-
-
 def bounded(tasks: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """Tasks are made one by one; at most ``most`` of ``size``, or one task, are taken together."""
+    """Tasks in lists of at most the size ``most``, or of one task. None is made too early."""
     held: list[T] = []
     room = most
     for task in tasks:
@@ -70,9 +50,31 @@ def bounded(tasks: Iterable[T], size: Callable[[T], int], most: int) -> Iterator
         yield held
 
 
-def padded(rows: Rows, multiple: int) -> Rows:
-    """A multiple of so many rows, the last one repeated: queries do not see each other."""
-    if len(rows) % multiple == 0:
-        return rows
-    index = np.minimum(np.arange(len(rows) + -len(rows) % multiple), len(rows) - 1)
-    return rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index]
+def halved(
+    tasks: list[T], run: Callable[[list[T]], Sequence[A]], alone: Callable[[T], A]
+) -> list[A]:
+    """Answers to a group, which is split in two when memory runs out, down to single tasks."""
+    if len(tasks) == 1:
+        return [alone(tasks[0])]
+    try:
+        return list(run(tasks))
+    except torch.OutOfMemoryError:
+        pass  # leave the handler first: the error holds on to what filled the memory
+    torch.cuda.empty_cache()
+    middle = len(tasks) // 2
+    return halved(tasks[:middle], run, alone) + halved(tasks[middle:], run, alone)
+
+
+def pieces(rows: Rows, size: int, multiple: int = 1) -> list[Rows]:
+    """Rows in pieces of ``size``; where a piece is no ``multiple``, its last row is repeated.
+
+    Queries do not see each other, so neither changes an answer.
+    """
+    found = []
+    for start in range(0, len(rows), size):
+        stop = min(start + size, len(rows))
+        index: slice | np.ndarray = slice(start, stop)
+        if filling := -(stop - start) % multiple:
+            index = np.minimum(np.arange(start, stop + filling), stop - 1)
+        found.append(rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index])
+    return found

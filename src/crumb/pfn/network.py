@@ -1,7 +1,8 @@
-"""What TabICL and TabPFN have in common: a checkpoint file, and one network for everyone in the process."""
+"""What back-ends with a checkpoint share: one network for the whole process, one pass at a time."""
 
 from __future__ import annotations
 
+import inspect
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -15,17 +16,18 @@ from crumb.errors import InvalidInput
 from crumb.parallel import torch_threads
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
 from crumb.pfn.checkpoint import Checkpoint, file_key
-from crumb.pfn.weights import card_for, locate, model_names
+from crumb.pfn.registry import card_for, model_names
+from crumb.pfn.weights import locate
 from crumb.quiet import said_once
 
 T = TypeVar("T")
 
-# The packages keep the state of a pass inside the network, so a shared network does one pass at a time.
+# The packages keep the state of a pass inside the network, so it does one pass at a time.
 _pass = threading.Lock()
 
 
 class Shared(Generic[T]):
-    """Makes something from a checkpoint file once per process and setting, then hands out the same object."""
+    """Makes something from a checkpoint once per process and setting, then hands it out again."""
 
     def __init__(self, make: Callable[..., T]):
         self._make, self._lock = make, threading.Lock()
@@ -44,9 +46,7 @@ class NetworkBackend(Backend):
 
     path: Path
     estimators: ClassVar[dict[str, type]]  # by task
-    reserved: ClassVar[
-        frozenset[str]
-    ]  # arguments of these estimators that say which network: ``model`` does
+    reserved: ClassVar[frozenset[str]]  # arguments of theirs that CRUMB's ``model`` stands for
 
     def __init__(
         self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
@@ -69,14 +69,23 @@ class NetworkBackend(Backend):
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """What a pass needs around it; nobody else uses a network meanwhile. Does not nest."""
+        """What a pass needs around it; no other thread uses a network meanwhile. Does not nest."""
         with _pass, said_once(self._said), torch_threads(self.settings.n_jobs):
             yield
 
+    def estimator(self, **given: Any) -> Any:
+        """The package's estimator, not fitted; the user's options come before what is given."""
+        usual = {
+            "n_estimators": self.settings.n_estimators,
+            "device": self.settings.device,
+            "random_state": self.settings.seed,
+        }
+        return self.estimators[self.task](**{**usual, **given, **self.settings.options})
+
     def _check_options(self) -> None:
         """A misspelt option is refused at fit, not at the first prediction."""
-        names = self.estimators[self.task]._get_param_names()  # type: ignore[attr-defined]
-        known = [name for name in names if name not in self.reserved]
+        arguments = inspect.signature(self.estimators[self.task]).parameters
+        known = sorted(set(arguments) - self.reserved)
         unknown = sorted(set(self.settings.options) - set(known))
         if unknown:
             named = ", ".join(map(repr, unknown))
@@ -85,7 +94,7 @@ class NetworkBackend(Backend):
             )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """The weights of a named model may lie in another place on the machine that reads a pickle."""
+        """The weights of a named model may lie in another place on the machine that unpickles."""
         self.__dict__.update(state)
         if not self.path.is_file() and self.name in model_names():
             self.path = locate(card_for(self.name, self.task)) or self.path

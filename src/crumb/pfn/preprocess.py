@@ -1,30 +1,26 @@
 """What tabicl does to a table before its network sees it, for many contexts at once.
 
-The package fits its transformers on one context at a time, on the CPU: longer than a GPU needs for the pass. Here the
-rows are brought to numbers as the package brings them (``encode``), the shuffles of its ensemble come from its own
-generator (``members``), and its standardising and clipping is done for a whole stack of contexts on the device
-(``standardised``). The other normalisations (``"power"``, ``"quantile"`` …) are the package's own (``normalised``).
-``tests/test_pfn_preprocess.py`` holds each against the package.
+The package fits its transformers on one context at a time, on the CPU. That takes longer than the
+pass itself takes on a GPU. Here ``encode`` brings the rows to numbers as the package does,
+``members`` takes the shuffles of its ensemble from its own generator, and ``standardised`` does its
+standardising and clipping for a whole stack of contexts on the device. The other normalisations
+("power", "quantile" …) are the package's own (``normalised``). ``tests/pfn/test_preprocess.py``
+compares each with the package.
 """
 
 from __future__ import annotations
 
 import math
-import random
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-from tabicl._sklearn.preprocessing import (
-    EnsembleGenerator,
-    PreprocessingPipeline,
-    TransformToNumerical,
-)
 from torch import Tensor
 
+from crumb.pfn.tabicl_package import Ensemble, PreprocessingPipeline, TabICL, TransformToNumerical
 from crumb.table.encoder import Rows
 
 LARGEST_SCORE = 100.0  # z-scores are clipped here
@@ -39,7 +35,7 @@ class Rowset(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One member of the ensemble: how it normalises numbers, the order of its columns, the names of its classes."""
+    """One of the ensemble: how it normalises, and the order of its columns and classes."""
 
     norm: str
     columns: np.ndarray
@@ -59,37 +55,49 @@ class Recipe:
     random_state: int
     embedded_once: int = 0  # members that share one embedding of the columns; 0: each has its own
 
+    @classmethod
+    def of(cls, estimator: Any, network: TabICL) -> Recipe:
+        methods = estimator.norm_methods or ["none", "power"]
+        classification = network.max_classes > 0
+        embedded_once = classification and not network.col_feature_group
+        return cls(
+            classification=classification,
+            n_estimators=estimator.n_estimators,
+            norm_methods=(methods,) if isinstance(methods, str) else tuple(methods),
+            feat_shuffle_method=estimator.feat_shuffle_method,
+            class_shuffle_method=estimator.class_shuffle_method if classification else "none",
+            outlier_threshold=estimator.outlier_threshold,
+            random_state=estimator.random_state,
+            embedded_once=(estimator.batch_size or estimator.n_estimators) if embedded_once else 0,
+        )
+
 
 @lru_cache(maxsize=256)
 def members(recipe: Recipe, n_features: int, n_classes: int) -> tuple[Member, ...]:
-    """The package's ensemble for a table of this many columns and classes. It does not look at the rows."""
-    generator = EnsembleGenerator(
+    """The package's ensemble for a table of this size. It does not depend on the rows."""
+    ensemble = Ensemble(
         classification=recipe.classification,
         n_estimators=recipe.n_estimators,
         feat_shuffle_method=recipe.feat_shuffle_method,
         class_shuffle_method=recipe.class_shuffle_method,
         random_state=recipe.random_state,
     )
-    generator.norm_methods_, generator.rng_ = (
-        list(recipe.norm_methods),
-        random.Random(recipe.random_state),
-    )
-    generator.n_features_in_, generator.n_classes_ = n_features, n_classes
-    configurations, _, _ = generator._generate_ensemble()
-    return tuple(
-        Member(norm, order, None if classes is None else np.array(classes))
-        for norm, shuffles in configurations.items()
-        for order, (_, classes) in zip(
-            _orders([columns for columns, _ in shuffles], recipe), shuffles, strict=True
-        )
-    )
+    found = []
+    for norm, shuffles in ensemble.shuffles(
+        list(recipe.norm_methods), n_features, n_classes
+    ).items():
+        orders = _orders([columns for columns, _ in shuffles], recipe)
+        for order, (_, classes) in zip(orders, shuffles, strict=True):
+            found.append(Member(norm, order, None if classes is None else np.array(classes)))
+    return tuple(found)
 
 
 def _orders(shuffles: list[list[int]], recipe: Recipe) -> list[np.ndarray]:
     """The orders of columns in which the network sees the members of one norm method.
 
-    Where columns do not see each other (v1), the package embeds those of the first member of a batch, and gives the
-    others theirs by moving the embeddings: to where the shuffle has them from, not to where it brings them.
+    Where columns do not see each other (v1), the package embeds the columns of the first member of
+    a batch. The others get theirs by moving the embeddings: to where the shuffle has them from,
+    not to where it brings them.
     """
     orders = [np.array(shuffle) for shuffle in shuffles]
     if not recipe.embedded_once:
@@ -99,15 +107,13 @@ def _orders(shuffles: list[list[int]], recipe: Recipe) -> list[np.ndarray]:
 
 
 def encode(context: Rows, queries: Rows) -> Rowset | None:
-    """Numbers without holes, in the columns that vary in the context; None where the package would refuse them."""
-    rows = (
-        _from_frame(context, queries)
-        if isinstance(context, pd.DataFrame)
-        else _from_array(context, queries)
-    )
-    if rows.context.shape[1] == 0 or not (
-        np.isfinite(rows.context).all() and np.isfinite(rows.queries).all()
-    ):
+    """Numbers without holes, in the columns that vary in the context.
+
+    None where the package would refuse the rows.
+    """
+    read = _from_frame if isinstance(context, pd.DataFrame) else _from_array
+    rows = read(context, queries)
+    if rows.context.shape[1] == 0 or not all(np.isfinite(part).all() for part in rows):
         return None
     varies = (rows.context != rows.context[0]).any(axis=0)
     if varies.all() or len(rows.context) == 1:  # one row says nothing about what varies
@@ -116,18 +122,17 @@ def encode(context: Rows, queries: Rows) -> Rowset | None:
     return Rowset(rows.context[:, varies], rows.queries[:, varies])
 
 
-def _from_frame(context: pd.DataFrame, queries: Rows) -> Rowset:
+def _from_frame(context: pd.DataFrame, queries: pd.DataFrame) -> Rowset:
     encoder = TransformToNumerical().fit(context)
-    return Rowset(
-        *(np.asarray(encoder.transform(rows), dtype=np.float64) for rows in (context, queries))
-    )
+    both = (encoder.transform(rows) for rows in (context, queries))
+    return Rowset(*(np.asarray(rows, dtype=np.float64) for rows in both))
 
 
 def _from_array(context: np.ndarray, queries: np.ndarray) -> Rowset:
     """Holes filled with the mean of the column in the context, or 0 where there is none.
 
-    In the precision and the order of scikit-learn's imputer: whether a filled column is still constant, and so left
-    out, hangs on the last bit of its mean.
+    In the precision and the order of scikit-learn's imputer: the last bit of a mean decides whether
+    a filled column is still constant, and so left out.
     """
     context, queries = (
         rows if rows.dtype.kind == "f" else rows.astype(np.float64) for rows in (context, queries)
@@ -144,39 +149,27 @@ def _from_array(context: np.ndarray, queries: np.ndarray) -> Rowset:
 
 def normalised(rows: Rowset, norm: str, recipe: Recipe) -> Rowset:
     """One context through the package's own transformers."""
-    pipeline = PreprocessingPipeline(norm, recipe.outlier_threshold, recipe.random_state).fit(
-        rows.context
-    )
+    pipeline = PreprocessingPipeline(norm, recipe.outlier_threshold, recipe.random_state)
+    pipeline.fit(rows.context)
     return Rowset(pipeline.X_transformed_, pipeline.transform(rows.queries))
 
 
-def standardised(X: Tensor, train: int, lengths: Tensor | None, threshold: float) -> Tensor:
-    """The norm method ``"none"``: z-scores, and what is still far out drawn in. float64 (B, n, d) → float32.
+def standardised(X: Tensor, train: int, lengths: Tensor, threshold: float) -> Tensor:
+    """The norm method "none": z-scores, with outliers drawn in. float64 (B, n, d) → float32.
 
-    The first ``train`` rows are the context, of which ``lengths`` (B,) count if it is given. Statistics are taken in
-    float64: a float32 keeps nothing of a column that varies by one around ten million.
+    The first ``train`` rows are the context, of which each table has ``lengths`` (B,). Statistics
+    are in float64: a float32 keeps nothing of a column that varies by one around ten million.
     """
-    counted = torch.arange(train, device=X.device).unsqueeze(1) < _sizes(
-        X, train, lengths
-    )  # (B, train, 1)
+    sizes = lengths.view(-1, 1, 1)
+    counted = torch.arange(train, device=X.device).unsqueeze(1) < sizes  # (B, train, 1)
     mean, deviation = _moments(X[:, :train], counted, 0)
     X = ((X - mean) / (deviation + SMALLEST)).clamp(-LARGEST_SCORE, LARGEST_SCORE)
-    inner = (_sizes(X, train, lengths) > 1).to(
-        X.dtype
-    )  # one degree of freedom is lost, if there is one to lose
-    lower, upper = _bounds(X[:, :train], counted, inner, threshold)
+    lost = (sizes > 1).to(X.dtype)  # degrees of freedom; one row has none to lose
+    lower, upper = _bounds(X[:, :train], counted, lost, threshold)
     counted = counted & ~(X[:, :train] < lower) & ~(X[:, :train] > upper)
-    lower, upper = _bounds(X[:, :train], counted, inner, threshold)
+    lower, upper = _bounds(X[:, :train], counted, lost, threshold)
     X = torch.maximum(lower - X.abs().log1p(), X)
     return torch.minimum(upper + X.abs().log1p(), X).float()
-
-
-def _sizes(X: Tensor, train: int, lengths: Tensor | None) -> Tensor:
-    return (
-        torch.full((len(X), 1, 1), train, device=X.device)
-        if lengths is None
-        else lengths.view(-1, 1, 1)
-    )
 
 
 def _bounds(X: Tensor, counted: Tensor, lost: Tensor, threshold: float) -> tuple[Tensor, Tensor]:
@@ -194,7 +187,7 @@ def _moments(X: Tensor, counted: Tensor, lost: Tensor | int) -> tuple[Tensor, Te
 
 
 class Scale(NamedTuple):
-    """What scikit-learn's ``StandardScaler`` makes of the targets of a context, which the package takes in float32."""
+    """The targets of a context as scikit-learn's ``StandardScaler`` scales them, in float32."""
 
     mean: np.float32
     deviation: np.float32

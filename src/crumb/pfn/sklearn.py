@@ -7,15 +7,14 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
-from crumb.table.encoder import Rows
+from crumb.pfn.groups import pieces
 
-# Products of few rows round differently from products of many. With a frozen plan an answer may depend on its row
-# alone, so that estimators then see pieces of this one size, however many queries were asked together.
+# Products of few rows round differently from products of many. With a frozen plan an answer may
+# depend on its row alone, so estimators see pieces of this one size, however many rows are asked.
 PIECE = 256
 
 
@@ -51,11 +50,5 @@ def _fit_predict(estimator: Any, task: ContextTask, output: Output) -> np.ndarra
     predict = estimator.predict_proba if output.kind == "proba" else estimator.predict
     if task.key is None:
         return predict(task.queries)
-    return np.concatenate([predict(piece) for piece in _pieces(task.queries)])[: len(task.queries)]
-
-
-def _pieces(queries: Rows) -> Iterator[Rows]:
-    """Pieces of ``PIECE`` rows each, the last one filled up with its last row: queries do not see each other."""
-    for start in range(0, len(queries), PIECE):
-        index = np.minimum(np.arange(start, start + PIECE), len(queries) - 1)
-        yield queries.iloc[index] if isinstance(queries, pd.DataFrame) else queries[index]
+    answers = [predict(piece) for piece in pieces(task.queries, PIECE, PIECE)]
+    return np.concatenate(answers)[: len(task.queries)]

@@ -1,33 +1,28 @@
 """TabPFN through the official package (extra ``tabpfn``).
 
-Version 2 is named explicitly everywhere: the package's own default is a gated, non-commercial model.
+Weights are always named explicitly: the package's own default is a gated, non-commercial model.
+
+On a GPU several contexts share a pass, by the package's batched calls. The package prepares every
+context by itself, as ``fit`` and ``predict`` do, and stacks the results. So the answers are those
+of one context at a time, up to rounding in the network's precision.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
+from crumb.devices import free_bytes
 from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
 from crumb.pfn.base import BackendSettings, ContextTask, Output
 from crumb.pfn.checkpoint import Checkpoint
-from crumb.pfn.groups import halved, in_groups
+from crumb.pfn.groups import halved, in_groups, pieces
 from crumb.pfn.network import NetworkBackend, Shared
-from crumb.pfn.tabpfn_batch import (
-    HELD_CELLS,
-    cells,
-    group_of,
-    most_together,
-    predict_together,
-    row_bytes,
-)
 
 try:
     from tabpfn import ModelSpecs, TabPFNClassifier, TabPFNRegressor
@@ -39,11 +34,18 @@ except ImportError as error:
     ) from error
 
 ANY_NUMBER = 1 << 60
+# About 100 contexts of 500 rows and 20 columns in the released network. A GPU is busy with fewer,
+# and the widest tensor stays under 2³¹ numbers, where 32-bit indices end.
+BATCH_BYTES = 16 << 30
+HELD_CELLS = 1 << 22  # of the tasks that wait for others to go with
+# As wide as the embedding, at the peak of a layer: its input, and its MLP (4) before and after.
+TENSORS = 9
+UNHEEDED = {"fit_mode", "memory_saving_mode"}  # by the package's batched calls
 
 
 @dataclasses.dataclass
 class SharedSpecs(ModelSpecs):
-    """Not copied with the estimator that holds it: the package's batched calls clone theirs, network and all."""
+    """Is not copied with its estimator: batched calls clone theirs, network and all."""
 
     def __deepcopy__(self, _memo: dict[int, Any]) -> SharedSpecs:
         return self
@@ -53,17 +55,18 @@ def _build(path: Path, task: str, _device: str, _precision: str) -> ModelSpecs:
     kind = "classifier" if task == "classification" else "regressor"
     try:
         model, criterion, architecture, inference = load_model(path=path, estimator_type=kind)
-    except Exception as error:  # whatever the network's constructor makes of a wrong configuration
+    except Exception as error:  # a wrong configuration can break the constructor in any way
         raise InvalidCheckpoint(
             f"The weights in {path} do not fit the network that the file describes."
         ) from error
-    # The package warns above 200 rows on a CPU and refuses above 1,000: here the context budget is the user's
-    # own choice, and there are many contexts.
+    # The package warns above 200 rows on a CPU and refuses above 1,000. Here the user has chosen
+    # the context size, and there are many contexts.
     inference = dataclasses.replace(inference, MAX_CPU_SAMPLES=ANY_NUMBER)
     return SharedSpecs(model, architecture, inference, criterion if kind == "regressor" else None)
 
 
-# The package moves a network to its device and casts it to its precision in place, so those do not share one.
+# The package moves a network to its device and casts it to its precision in place. So a network
+# is shared only where both are the same.
 shared_specs = Shared(_build)
 
 
@@ -76,12 +79,12 @@ class TabPFNBackend(NetworkBackend):
         self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
     ):
         super().__init__(name, checkpoint, window, settings)
-        limit = (
-            self._specs().inference_config.MAX_NUMBER_OF_SAMPLES
-        )  # built here, to be refused at fit
+        limit = self.specs.inference_config.MAX_NUMBER_OF_SAMPLES  # loaded: may be refused at fit
         self.window = window or limit
 
-    def _specs(self) -> ModelSpecs:
+    @property
+    def specs(self) -> ModelSpecs:
+        """The network, and how the package runs it."""
         precision = self.settings.options.get("inference_precision")
         return shared_specs(self.path, self.task, self._device, str(precision))
 
@@ -91,9 +94,8 @@ class TabPFNBackend(NetworkBackend):
 
     @property
     def batched(self) -> bool:
-        """Whether contexts share a pass: on a CPU that is slower, and the package knows it to be wrong on MPS."""
-        unheeded = {"fit_mode", "memory_saving_mode"}  # by the package's batched calls
-        return self._device.startswith("cuda") and not unheeded & set(self.settings.options)
+        """Whether contexts share a pass: slower on a CPU, and wrong in the package on MPS."""
+        return self._device.startswith("cuda") and not UNHEEDED & set(self.settings.options)
 
     def predict_contexts(
         self, tasks: Iterable[ContextTask], output: Output
@@ -102,36 +104,17 @@ class TabPFNBackend(NetworkBackend):
             return super().predict_contexts(tasks, output)
 
         def run(group: list[ContextTask]) -> list[np.ndarray]:
-            return list(
-                chain.from_iterable(self._call(call, output) for call in self._calls(group))
-            )
+            most = most_together(self.specs, group, self._device)
+            calls = (group[start : start + most] for start in range(0, len(group), most))
+            return [answer for call in calls for answer in self._call(call, output)]
 
         return in_groups(tasks, lambda task: group_of(task, output), run, cells, HELD_CELLS)
-
-    def work(self, rows: int, queries: int, columns: int) -> float:
-        """Floating-point operations of a pass, by the layers of the network."""
-        config: Any = self._specs().architecture_config
-        wide, tokens = (
-            self._specs().model.embedding_dim,
-            columns // getattr(config, "features_per_group", 1) + 2,
-        )
-        cells = (rows + queries) * tokens
-        return float(config.nlayers * cells * (24 * wide**2 + 4 * wide * (rows + tokens)))
-
-    def bytes(self, rows: int, queries: int, columns: int) -> float:
-        return float((rows + queries) * row_bytes(self._specs(), columns))
-
-    def _calls(self, group: list[ContextTask]) -> Iterator[list[ContextTask]]:
-        """A group in parts that fit in memory."""
-        most = most_together(self._specs(), group, self._device)
-        return (group[start : start + most] for start in range(0, len(group), most))
 
     def _call(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
         return halved(
             tasks,
             run=lambda some: self._together(some, output),
             alone=lambda task: self.predict_context(task, output),
-            too_large=torch.OutOfMemoryError,
         )
 
     def _together(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
@@ -143,7 +126,7 @@ class TabPFNBackend(NetworkBackend):
 
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
         with self._refusals():
-            return _predict(self._estimator(task).fit(task.X, task.y), task, output)
+            return predict_alone(self._estimator(task).fit(task.X, task.y), task, output)
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -151,29 +134,85 @@ class TabPFNBackend(NetworkBackend):
             yield
         except TabPFNValidationError as error:
             raise InvalidInput(
-                f"The model {self.name!r} refuses a context (arguments named here go into model_options): {error}"
+                f"The model {self.name!r} refuses a context "
+                f"(arguments named here go into model_options): {error}"
             ) from error
 
     def _estimator(self, task: ContextTask) -> Any:
-        given: dict[str, Any] = {
-            "model_path": self._specs(),
-            "n_estimators": self.settings.n_estimators,
-            "device": self.settings.device,
-            "random_state": self.settings.seed,
-        }
-        if isinstance(
-            task.X, np.ndarray
-        ):  # in a frame, the package goes by the types of the columns
+        given: dict[str, Any] = {"model_path": self.specs}
+        if isinstance(task.X, np.ndarray):  # in a frame, the types of the columns say it
             given["categorical_features_indices"] = list(self.settings.categorical_indices) or None
-        return self.estimators[self.task](**{**given, **self.settings.options})
+        return self.estimator(**given)
+
+    def work(self, rows: int, queries: int, columns: int) -> float:
+        """Floating-point operations of a pass, by the layers of the network."""
+        config: Any = self.specs.architecture_config
+        wide = self.specs.model.embedding_dim
+        tokens = columns // getattr(config, "features_per_group", 1) + 2
+        layer = (rows + queries) * tokens * (24 * wide**2 + 4 * wide * (rows + tokens))
+        return float(config.nlayers * layer)
+
+    def bytes(self, rows: int, queries: int, columns: int) -> float:
+        return float((rows + queries) * row_bytes(self.specs, columns))
 
 
-def _predict(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:
+def cells(task: ContextTask) -> int:
+    return int(task.X.size + task.queries.size)
+
+
+def group_of(task: ContextTask, output: Output) -> Hashable:
+    """What tasks of one call have in common: the package asks for one shape and one set of classes.
+
+    Queries are padded to the same number. Rows are counted in powers of two, so that at most half
+    of them are padding.
+    """
+    classes = int(task.y.max()) + 1 if output.kind == "proba" else None
+    rows = len(task.X) + len(task.queries)
+    return type(task.X), task.X.shape, classes, rows.bit_length()
+
+
+def most_together(specs: ModelSpecs, tasks: list[ContextTask], device: str) -> int:
+    """How many of these tasks one call may take, by an estimate of the memory."""
+    rows = len(tasks[0].X) + max(len(task.queries) for task in tasks)
+    one = rows * row_bytes(specs, tasks[0].X.shape[1])
+    return max(1, min(BATCH_BYTES, free_bytes(device)) // one)
+
+
+def predict_together(estimator: Any, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
+    """The package's answers to tasks of one group, from one call."""
+    most = max(len(task.queries) for task in tasks)
+    contexts, labels = [task.X for task in tasks], [task.y for task in tasks]
+    queries = [pieces(task.queries, most, most)[0] for task in tasks]
+    if output.kind == "proba":
+        answers = estimator.predict_proba_batched(contexts, labels, queries)
+    else:
+        asked = asked_of(output)
+        answers = estimator.predict_batched(contexts, labels, queries, **asked)
+    answers = [stacked(answer, output) for answer in answers]
+    return [answer[: len(task.queries)] for answer, task in zip(answers, tasks, strict=True)]
+
+
+def predict_alone(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:
+    """The answer of a fitted estimator."""
     if output.kind == "proba":
         return estimator.predict_proba(task.queries)
-    if output.kind == "quantiles":
-        levels = list(output.quantiles)
-        return np.stack(
-            estimator.predict(task.queries, output_type="quantiles", quantiles=levels), axis=1
-        )
-    return estimator.predict(task.queries, output_type=output.kind)
+    return stacked(estimator.predict(task.queries, **asked_of(output)), output)
+
+
+def asked_of(output: Output) -> dict[str, Any]:
+    levels = {"quantiles": list(output.quantiles)} if output.kind == "quantiles" else {}
+    return {"output_type": output.kind, **levels}
+
+
+def stacked(answer: Any, output: Output) -> np.ndarray:
+    """The package lists its quantiles one by one."""
+    return np.stack(answer, axis=1) if output.kind == "quantiles" else answer
+
+
+def row_bytes(specs: ModelSpecs, columns: int) -> int:
+    """In single precision; half of it in the half precision that a GPU has by default."""
+    config: Any = specs.architecture_config
+    prepared = 2 * columns + 10  # the columns twice, once transformed, and a few components
+    tokens = prepared // getattr(config, "features_per_group", 1) + 2
+    outputs = 3 * max(config.num_buckets, config.max_num_classes)
+    return 4 * (TENSORS * specs.model.embedding_dim * tokens + outputs)

@@ -1,128 +1,36 @@
-"""Models by name: which file each one is, where it is looked for, and how it is fetched.
-
-Nothing here imports torch or a PFN package, so that ``crumb models`` answers at once.
-"""
+"""The file of a named model: where it is looked for, and how it is fetched."""
 
 from __future__ import annotations
 
 import os
 import socket
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from crumb.errors import InvalidInput, WeightsMissing
+from crumb.errors import WeightsMissing
+from crumb.pfn.registry import ModelCard, family_named
 
 PROBE_SECONDS = 1.5  # how long an unreachable hub may keep a user waiting
 EMBEDDED = Path(__file__).parent / "embedded"
 
 
-@dataclass(frozen=True)
-class ModelCard:
-    """One checkpoint: what it is for and where it lives."""
-
-    name: str
-    task: str  # "classification" or "regression"
-    family: str  # the package that runs it: "tabicl" or "tabpfn"
-    file: str
-    repository: str | None  # on the hub; None: shipped inside this package
-    window: int  # rows of context that the model was made for
-    licence: str
-    sha256: str | None = None
-
-
-TABPFN_LICENCE = "Prior Labs (Apache-2.0 with attribution)"
-
-# Windows: embedded, a little above the longest tables of its pre-training (docs/model-card.md); TabICL, the longest
-# (v1) or the range that its authors recommend (v2); TabPFNv2, the limit that its package enforces.
-# The paper gives 4,096 for TabICL; neither its package nor its papers have such a limit (docs/method.md).
-CARDS = (
-    ModelCard(
-        "embedded", "classification", "tabicl", "classifier.ckpt", None, 10_000, "BSD-3-Clause",
-        "392992aee240cb4192eb61be6ae9873b8f35ec5c6b68a661ac2899debdef7175",
-    ),
-    ModelCard(
-        "embedded", "regression", "tabicl", "regressor.ckpt", None, 10_000, "BSD-3-Clause",
-        "37feecc12f518a52844d2ed042eb8ae1bda22db5cf2118a57f3bfa5655edea38",
-    ),
-    ModelCard(
-        "tabicl-v1", "classification", "tabicl", "tabicl-classifier-v1-20250208.ckpt", "jingang/TabICL",
-        60_000, "BSD-3-Clause",
-    ),
-    ModelCard(
-        "tabicl-v1.1", "classification", "tabicl", "tabicl-classifier-v1.1-20250506.ckpt", "jingang/TabICL",
-        60_000, "BSD-3-Clause",
-    ),
-    ModelCard(
-        "tabicl-v2", "classification", "tabicl", "tabicl-classifier-v2-20260212.ckpt", "jingang/TabICL",
-        100_000, "BSD-3-Clause",
-    ),
-    ModelCard(
-        "tabicl-v2", "regression", "tabicl", "tabicl-regressor-v2-20260212.ckpt", "jingang/TabICL",
-        100_000, "BSD-3-Clause",
-    ),
-    ModelCard(
-        "tabpfn-v2", "classification", "tabpfn", "tabpfn-v2-classifier-finetuned-zk73skhh.ckpt",
-        "Prior-Labs/TabPFN-v2-clf", 10_000, TABPFN_LICENCE,
-    ),
-    ModelCard(
-        "tabpfn-v2", "regression", "tabpfn", "tabpfn-v2-regressor.ckpt", "Prior-Labs/TabPFN-v2-reg", 10_000,
-        TABPFN_LICENCE,
-    ),
-)  # fmt: skip
-
-
-def model_names() -> list[str]:
-    return list(dict.fromkeys(card.name for card in CARDS))
-
-
-def card_for(name: str, task: str) -> ModelCard:
-    """The checkpoint of a named model for a task, or a sentence about why there is none."""
-    tasks = {card.task: card for card in CARDS if card.name == name}
-    if task in tasks:
-        return tasks[task]
-    if tasks:
-        raise InvalidInput(
-            f"The model {name!r} does {' and '.join(tasks)} only; choose another for {task}."
-        )
-    known = ", ".join(repr(name) for name in model_names())
-    raise InvalidInput(
-        f"Unknown model {name!r}: choose one of {known}, the path of a checkpoint file, or a scikit-learn "
-        f"{'classifier' if task == 'classification' else 'regressor'}."
-    )
-
-
-def card_of_file(file: str) -> ModelCard:
-    """The checkpoint that has this file name on the hub."""
-    for card in CARDS:
-        if card.file == file:
-            return card
-    known = ", ".join(card.file for card in CARDS if card.repository is not None)
-    raise InvalidInput(f"There are no weights {file!r}; known are {known}.")
-
-
 def model_dir() -> Path:
     """Where weights are put: ``CRUMB_MODEL_DIR``, or a folder of the user's cache."""
-    if folder := os.environ.get("CRUMB_MODEL_DIR"):
-        return Path(folder).expanduser()
-    return _user_cache() / "crumb" / "models"
+    return _folder("CRUMB_MODEL_DIR", "crumb/models")
 
 
 def locate(card: ModelCard) -> Path | None:
-    """The file of a model if it is on this machine: our own folder, then the packages' own caches."""
+    """The file of a model on this machine: in our own folder, or in a cache of its package."""
     if card.repository is None:
         return EMBEDDED / card.file
-    places = [model_dir() / card.file]
-    if card.family == "tabpfn":
-        folder = os.environ.get("TABPFN_MODEL_CACHE_DIR")
-        places.append(
-            (Path(folder).expanduser() if folder else _user_cache() / "tabpfn") / card.file
-        )
-    for place in places:
-        if place.is_file():
-            return place
+    folders = [model_dir()]
+    if theirs := family_named(card.family).folder:
+        folders.append(_folder(*theirs))
+    for folder in folders:
+        if (folder / card.file).is_file():
+            return folder / card.file
     from huggingface_hub import try_to_load_from_cache
 
     cached = try_to_load_from_cache(card.repository, card.file)
@@ -130,7 +38,7 @@ def locate(card: ModelCard) -> Path | None:
 
 
 def fetch(card: ModelCard) -> Path:
-    """The file of a model: found locally, else downloaded with a progress bar, else refused at once."""
+    """The file of a model: found here, or downloaded with a progress bar, or refused at once."""
     found = locate(card)
     if found is not None:
         return found
@@ -140,16 +48,15 @@ def fetch(card: ModelCard) -> Path:
     where = f"get it from {constants.ENDPOINT}/{card.repository} and put it in {model_dir()}"
     if constants.HF_HUB_OFFLINE or not _reachable(constants.ENDPOINT):
         raise WeightsMissing(
-            f"The weights of {card.name!r} for {card.task} ({card.file}) are not on this machine and the hub "
-            f"cannot be reached: {where}."
+            f"The weights of {card.name!r} for {card.task} ({card.file}) are not on this machine "
+            f"and the hub cannot be reached: {where}."
         )
     try:
         return Path(hf_hub_download(card.repository, card.file, local_dir=model_dir()))
-    except (
-        Exception
-    ) as error:  # the hub client raises a dozen unrelated types; each means the same to a user
+    except Exception as error:  # of a dozen unrelated types; each means the same to a user
         raise WeightsMissing(
-            f"Downloading the weights of {card.name!r} ({card.file}) failed ({type(error).__name__}): {where}."
+            f"Downloading the weights of {card.name!r} ({card.file}) failed "
+            f"({type(error).__name__}): {where}."
         ) from error
 
 
@@ -160,9 +67,8 @@ def _reachable(endpoint: str) -> bool:
     if proxy and not proxy_bypass(address.hostname or ""):
         address = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     port = address.port or (443 if address.scheme == "https" else 80)
-    opened = (
-        threading.Event()
-    )  # set by a thread, since looking up a name can hang and has no time limit
+    # In a thread, since looking up a name can hang and has no time limit.
+    opened = threading.Event()
 
     def probe() -> None:
         try:
@@ -177,5 +83,9 @@ def _reachable(endpoint: str) -> bool:
     return opened.is_set()
 
 
-def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser()
+def _folder(variable: str, cached: str) -> Path:
+    """The folder that an environment variable names, or else one in the user's cache."""
+    if folder := os.environ.get(variable):
+        return Path(folder).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache).expanduser() / cached

@@ -17,7 +17,6 @@ from crumb.herding.kernel import Rbf
 from crumb.herding.objective import ExactObjective, RffObjective
 from crumb.selection.base import Problem, Selection, Strategy
 
-MOST_COLUMNS = 1_024  # for herding/gpu.py, whose blocks hold a whole row
 # Contexts, and what the plan should say of how they were found.
 Found = tuple[list[Herded], dict[str, Any]]
 Stage1 = tuple[np.ndarray, np.ndarray]  # labels (T,), centroids (K, d)
@@ -94,7 +93,7 @@ WAYS: dict[str, Callable[[Problem, Stage1, bool], Found | None]] = {
 
 def runs_on(pool: torch.Tensor) -> bool:
     """Whether the kernels of herding/gpu.py can be used."""
-    return pool.is_cuda and pool.shape[1] <= MOST_COLUMNS and find_spec("triton") is not None
+    return pool.is_cuda and find_spec("triton") is not None
 
 
 def _tensors(problem: Problem, stage1: Stage1) -> tuple[torch.Tensor, Clusters]:

@@ -28,7 +28,7 @@ class History(Observer):
         self._refreshes: deque[float] = deque(maxlen=LOOKS)
 
     def request(self, seconds: float) -> None:
-        """A prediction went out, so long after it was asked for."""
+        """A prediction went out, this many seconds after it was asked for."""
         with self._lock:
             self._turn()
             if len(self._latencies) < MOST:
@@ -51,12 +51,11 @@ class History(Observer):
         """Complete seconds, oldest first; quiet ones are left out."""
         with self._lock:
             self._turn()
+            oldest = self._second - LENGTH
             return {
                 "now": self._clock(),
                 "length": LENGTH,
-                "seconds": [
-                    entry for entry in self._seconds if entry["time"] >= self._second - LENGTH
-                ],
+                "seconds": [entry for entry in self._seconds if entry["time"] >= oldest],
                 "drift": [{"time": moment, "score": score} for moment, score in self._looks],
                 "refreshes": list(self._refreshes),
             }
@@ -67,10 +66,8 @@ class History(Observer):
         if second == self._second:
             return
         if self._rows or self._latencies:
-            p50, p99 = (
-                np.percentile(self._latencies, [50, 99]).tolist()
-                if self._latencies
-                else (None, None)
-            )
+            p50 = p99 = None
+            if self._latencies:
+                p50, p99 = np.percentile(self._latencies, [50, 99]).tolist()
             self._seconds.append({"time": self._second, "rows": self._rows, "p50": p50, "p99": p99})
         self._second, self._rows, self._latencies = second, 0, []

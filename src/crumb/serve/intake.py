@@ -1,136 +1,120 @@
-"""From requests to the stream: single rows go straight in, tables that come at the same time are encoded together.
+"""From requests to the stream: single rows go straight in, tables are encoded together.
 
-A single row is read in microseconds. Encoding a table takes milliseconds whatever its size, and would hold up the event
-loop: one thread does it, and what comes while it is busy goes into its next turn. The rest runs in the event loop.
+A single row is read in microseconds. Encoding a table takes milliseconds whatever its size, which
+would hold up the event loop: one thread does it, and what comes meanwhile goes into its next turn.
+The rest runs in the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 from crumb.errors import StreamFull
 from crumb.online import Answer, CrumbOnline
-from crumb.serve.schema import Columns, Schema
+from crumb.serve.schema import Record, Schema
 
 MOST_ROWS = 2_048  # rows that are encoded together
+Futures = list[Future[Answer]]
 
 
-class Ticket:
-    """The rows of one request, on their way to be submitted and answered."""
+@dataclass(frozen=True, eq=False)
+class Waiting:
+    """A table that waits to be encoded."""
 
-    def __init__(self, columns: Columns, rows: int):
-        self.columns, self.rows = columns, rows
-        self.done: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
-        self._futures: Sequence[Future[Answer]] = ()
-        self._left = rows
-
-    def submitted(self, futures: Sequence[Future[Answer]]) -> None:
-        """The stream has the rows."""
-        self._futures = futures
-        if self.done.done():  # nobody waits any more
-            self.cancel()
-            return
-        loop = self.done.get_loop()
-        for future in futures:
-            future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._one_is_done))
-
-    def _one_is_done(self) -> None:
-        self._left -= 1
-        if self._left or self.done.done():
-            return
-        errors = (future.exception() for future in self._futures if not future.cancelled())
-        error = next((error for error in errors if error is not None), None)
-        if error is not None:
-            self.done.set_exception(error)
-        else:
-            self.done.set_result([future.result() for future in self._futures])
-
-    def failed(self, error: BaseException) -> None:
-        if not self.done.done():
-            self.done.set_exception(error)
-
-    def cancel(self) -> None:
-        """Nobody waits for these rows any more: their places in the buffers are free."""
-        self.done.cancel()
-        for future in self._futures:
-            future.cancel()
+    records: Sequence[Record]
+    submitted: asyncio.Future[Futures]
 
 
 class Intake:
-    """``max_pending``: rows that may wait here and in the stream together."""
-
-    def __init__(self, stream: CrumbOnline, schema: Schema, max_pending: int):
-        self._stream, self._schema, self._max_pending = stream, schema, max_pending
-        self._waiting: deque[Ticket] = deque()
+    def __init__(self, stream: CrumbOnline, schema: Schema):
+        self._stream, self._schema = stream, schema
+        self._waiting: deque[Waiting] = deque()
         self.rows = 0  # rows that wait here
         self._thread = ThreadPoolExecutor(1, "crumb-intake")
         self._pump: asyncio.Task[None] | None = None
 
-    def put(self, columns: Columns, rows: int) -> Ticket:
-        if rows == 1 and self._schema.plain:
-            ticket = Ticket(columns, rows)
-            ticket.submitted([self._stream.submit(self._schema.row(columns))])
-            return ticket
-        self._check_room(self.rows + rows)
-        ticket = Ticket(columns, rows)
-        self._waiting.append(ticket)
-        self.rows += rows
+    async def answers(self, records: Sequence[Record]) -> list[Answer]:
+        """Answers to checked records. A task that is cancelled frees its places in the stream."""
+        if len(records) == 1 and self._schema.plain:
+            futures = [self._stream.submit(self._schema.row(records[0]))]
+        else:
+            futures = await self._submit_table(records)
+        try:
+            return await asyncio.gather(*map(asyncio.wrap_future, futures))
+        finally:
+            _cancel(futures)
+
+    async def _submit_table(self, records: Sequence[Record]) -> Futures:
+        self._check_room(self.rows + len(records))
+        submitted: asyncio.Future[Futures] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Waiting(records, submitted))
+        self.rows += len(records)
         if self._pump is None:
             self._pump = asyncio.create_task(self._submit_all())
-        return ticket
+        try:
+            return await submitted
+        except asyncio.CancelledError:
+            if submitted.done() and not submitted.cancelled():  # both happened at once
+                _cancel(submitted.result())
+            raise
 
     def _check_room(self, rows: int) -> None:
-        """Found out before the rows are encoded: a service that is full must be quick to say so."""
-        pending = self._stream.stats().pending
-        if pending + rows > self._max_pending:
+        """Before the rows are encoded: a service that is full must be quick to say so."""
+        pending, most = self._stream.stats().pending, self._stream.options.max_pending
+        if pending + rows > most:
             raise StreamFull(
-                f"{pending} queries wait for an answer and {rows} more would exceed max_pending={self._max_pending}; "
-                f"try again when some are answered."
+                f"{pending} queries wait for an answer and {rows} more would exceed "
+                f"max_pending={most}; try again when some are answered."
             )
 
     async def _submit_all(self) -> None:
         while self._waiting:
-            await self._submit([ticket for ticket in self._take() if not ticket.done.done()])
+            await self._submit([one for one in self._take() if not one.submitted.done()])
         self._pump = None
 
-    def _take(self) -> list[Ticket]:
-        turn = [self._waiting.popleft()]
-        rows = turn[0].rows
-        while self._waiting and rows + self._waiting[0].rows <= MOST_ROWS:
+    def _take(self) -> list[Waiting]:
+        turn, rows = [self._waiting.popleft()], 0
+        while True:
+            rows += len(turn[-1].records)
+            if not self._waiting or rows + len(self._waiting[0].records) > MOST_ROWS:
+                self.rows -= rows
+                return turn
             turn.append(self._waiting.popleft())
-            rows += turn[-1].rows
-        self.rows -= rows
-        return turn
 
-    async def _submit(self, turn: list[Ticket]) -> None:
+    async def _submit(self, turn: list[Waiting]) -> None:
         if not turn:
             return
+        loop = asyncio.get_running_loop()
         try:
-            self._check_room(turn[0].rows)
-            futures = await asyncio.get_running_loop().run_in_executor(
-                self._thread, self._encode, turn
-            )
+            self._check_room(len(turn[0].records))
+            futures = iter(await loop.run_in_executor(self._thread, self._encode, turn))
         except Exception as error:
-            if len(turn) == 1:
-                turn[0].failed(error)
-                return
-            for (
-                ticket
-            ) in turn:  # one of them is at fault, or not all find room: the others must not suffer
-                await self._submit([ticket])
+            if len(turn) > 1:  # one is at fault, or not all find room: the others go on
+                for one in turn:
+                    await self._submit([one])
+            elif not turn[0].submitted.done():
+                turn[0].submitted.set_exception(error)
             return
-        start = 0
-        for ticket in turn:
-            ticket.submitted(futures[start : start + ticket.rows])
-            start += ticket.rows
+        for one in turn:
+            mine = [next(futures) for _ in one.records]
+            if one.submitted.done():  # cancelled
+                _cancel(mine)
+            else:
+                one.submitted.set_result(mine)
 
-    def _encode(self, turn: list[Ticket]) -> list[Future[Answer]]:
-        pieces = [ticket.columns for ticket in turn]
-        names = self._stream.estimator.pool_.encoder.columns_
-        return self._stream.submit_many(self._schema.table(pieces, names))
+    def _encode(self, turn: list[Waiting]) -> Futures:
+        records = [record for one in turn for record in one.records]
+        names = self._stream.estimator.pool_.columns
+        return self._stream.submit_many(self._schema.table(records, names))
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _cancel(futures: Iterable[Future[Answer]]) -> None:
+    for future in futures:
+        future.cancel()

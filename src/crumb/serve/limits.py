@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any
 
-from starlette.datastructures import Headers
+import anyio
+from starlette.requests import ClientDisconnect, Request
 
 from crumb.errors import InvalidInput
-from crumb.serve.refusal import Refusal, malformed
+from crumb.serve.refusal import Refusal, leaving, malformed
 
-Receive = Callable[[], Awaitable[Any]]
 HELD_BODIES = 32  # bodies of the largest size that may be in memory together
-PATIENCE = (
-    2.0  # seconds in which a body that is too large may end, so that its sender reads the refusal
-)
+PATIENCE = 1.0  # seconds in which the rest of a refused body may come
+GONE = 499  # the client closed the connection before the answer: nobody sees this status
 
 
 @dataclass(frozen=True)
@@ -45,112 +42,79 @@ class Limits:
         if self.token is None:
             return True
         scheme, _, given = authorization.partition(b" ")
-        equal = hmac.compare_digest(
-            sha256(given.strip()).digest(), sha256(self.token.encode()).digest()
-        )
+        wanted = sha256(self.token.encode()).digest()
+        equal = hmac.compare_digest(sha256(given.strip()).digest(), wanted)
         return equal and scheme.lower() == b"bearer"
 
 
-class Disconnected(Exception):
-    """The client is gone: there is nobody to answer."""
+def gone() -> Refusal:
+    return Refusal(GONE, "disconnected", "The client is gone.")
 
 
 class BodyReader:
-    """Reads bodies and counts while it reads: no client makes the service hold more than it may."""
+    """Reads bodies and counts meanwhile: all of them together never hold more than they may."""
 
     def __init__(self, limits: Limits):
         self._limits = limits
-        self._held = 0
-        self._most = HELD_BODIES * limits.max_bytes
-        self._reading: set[asyncio.Task[bytes]] = set()
+        self._held, self._most_held = 0, HELD_BODIES * limits.max_bytes
+        self._reading: set[anyio.CancelScope] = set()
 
-    async def read(self, headers: Headers, receive: Receive) -> bytes:
-        kind = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    async def read(self, request: Request) -> bytes:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise Refusal(
-                415, "media_type", "The body must be JSON, with Content-Type: application/json."
-            )
-        if "inference-header-content-length" in headers:
+            said = "The body must be JSON, with Content-Type: application/json."
+            raise Refusal(415, "media_type", said)
+        if "inference-header-content-length" in request.headers:
             raise malformed("Binary tensors are not supported: send the data as JSON.")
-        task = asyncio.ensure_future(self._collect(headers, receive))
-        self._reading.add(task)
-        try:
-            await asyncio.wait({task}, timeout=self._limits.deadline)
-            if task.done() and not task.cancelled():
-                return task.result()
-            if task.done():
-                raise leaving()
-            raise Refusal(
-                408,
-                "slow_body",
-                f"The body did not arrive within {self._limits.deadline:g} seconds.",
-            )
-        finally:
-            task.cancel()
-            self._reading.discard(task)
+        ends = anyio.current_time() + self._limits.deadline
+        with anyio.CancelScope(deadline=ends) as scope:
+            self._reading.add(scope)
+            try:
+                return await self._collect(request)
+            except ClientDisconnect:
+                raise gone() from None
+            finally:
+                self._reading.discard(scope)
+        if anyio.current_time() < ends:  # cancelled by ``stop``
+            raise leaving()
+        said = f"The body did not arrive within {self._limits.deadline:g} seconds."
+        raise Refusal(408, "slow_body", said)
 
     def stop(self) -> None:
-        """Bodies that are on their way get no answer but 503."""
-        for task in list(self._reading):
-            task.cancel()
+        """Requests whose bodies are on their way get no answer but 503."""
+        for scope in list(self._reading):
+            scope.cancel()
 
-    async def _collect(self, headers: Headers, receive: Receive) -> bytes:
-        most = self._limits.max_bytes
-        declared = headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > most:
-            if (
-                headers.get("expect", "").lower() != "100-continue"
-            ):  # else the body has not been sent
-                await _discard(receive, 4 * most)
-            raise self._too_large()
-        pieces: list[bytes] = []
-        size = 0
+    async def _collect(self, request: Request) -> bytes:
+        most, pieces, size = self._limits.max_bytes, [], 0
+        chunks = request.stream()
+        declared = request.headers.get("content-length", "")
         try:
-            while True:
-                message = await receive()
-                if message["type"] == "http.disconnect":
-                    raise Disconnected
-                pieces.append(message.get("body", b""))
-                size += len(pieces[-1])
-                self._held += len(pieces[-1])
-                if size > most:
-                    pieces.clear()
-                    await _discard(receive, 4 * most)
-                    raise self._too_large()
-                if self._held > self._most:
-                    raise Refusal(
-                        503,
-                        "full",
-                        "Too many large requests at once: try again later.",
-                        retry_after=1,
-                    )
-                if not message.get("more_body"):
+            if not (declared.isdecimal() and int(declared) > most):
+                async for chunk in chunks:
+                    pieces.append(chunk)
+                    size += len(chunk)
+                    self._held += len(chunk)
+                    if size > most:
+                        break
+                    if self._held > self._most_held:
+                        said = "Too many large requests at once: try again later."
+                        raise Refusal(503, "full", said, retry_after=1)
+                else:
                     return b"".join(pieces)
         finally:
             self._held -= size
+        pieces.clear()
+        if request.headers.get("expect", "").lower() != "100-continue":  # else nothing was sent
+            await _let_end(chunks, 4 * most)
+        raise Refusal(413, "too_many_bytes", f"The body is larger than {most:,} bytes.")
 
-    def _too_large(self) -> Refusal:
-        return Refusal(
-            413, "too_many_bytes", f"The body is larger than {self._limits.max_bytes:,} bytes."
-        )
 
-
-async def _discard(receive: Receive, most: int) -> None:
-    """Let a client finish: one whose connection is closed while it sends may never read why."""
-
-    async def rest() -> None:
-        size = 0
-        while size <= most:
-            message = await receive()
-            size += len(message.get("body", b""))
-            if message["type"] == "http.disconnect" or not message.get("more_body"):
+async def _let_end(chunks: AsyncIterator[bytes], most: int) -> None:
+    """A client whose connection is closed while it sends may never read why."""
+    size = 0
+    with anyio.move_on_after(PATIENCE):
+        async for chunk in chunks:
+            size += len(chunk)
+            if size > most:
                 return
-
-    await asyncio.wait({task := asyncio.ensure_future(rest())}, timeout=PATIENCE)
-    task.cancel()
-
-
-def leaving() -> Refusal:
-    return Refusal(
-        503, "draining", "The service is shutting down and takes no more requests.", retry_after=1
-    )

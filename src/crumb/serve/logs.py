@@ -1,4 +1,7 @@
-"""Logs as lines of JSON on standard error. No feature values: neither bodies nor messages that may quote them."""
+"""Logs as lines of JSON on standard error.
+
+They hold no feature values: neither bodies nor messages that may quote them.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,13 @@ log = logging.getLogger("crumb.serve")
 
 class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created, timezone.utc).isoformat(
-            timespec="milliseconds"
-        )
+        moment = datetime.fromtimestamp(record.created, timezone.utc)
         line: dict[str, Any] = {
-            "time": moment,
+            "time": moment.isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
+            "event": record.getMessage(),
         }
-        line["event"] = record.getMessage()
         line |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[1] is not None:
             line |= where(record.exc_info[1])
@@ -35,7 +36,7 @@ def event(message: str, level: int = logging.INFO, **fields: Any) -> None:
 
 
 def where(error: BaseException) -> dict[str, Any]:
-    """Type and place of an error. Its message is left out: it may hold a value of a client's table."""
+    """Type and place of an error. Its message is left out: it may hold a value of a table."""
     frames = traceback.extract_tb(error.__traceback__)
     return {
         "error": type(error).__name__,

@@ -1,7 +1,8 @@
-"""Memory that is no longer used goes back to the system (Linux with glibc; elsewhere nothing happens).
+"""Memory that is no longer used goes back to the system (Linux with glibc; elsewhere not).
 
-A plan that was replaced leaves holes the size of its contexts in the allocator's arenas, one of which every thread has.
-Few arenas and a trim now and then keep a service that runs for months as large as it was on its first day.
+A plan that was replaced leaves holes the size of its contexts in the allocator's arenas, of which
+every thread has one. Few arenas, and a trim now and then, keep the size of a service that runs for
+months what it was on its first day.
 """
 
 from __future__ import annotations

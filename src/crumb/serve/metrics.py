@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from prometheus_client import (
@@ -20,74 +20,48 @@ from crumb.online import Observer
 from crumb.serve.service import Service
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+ROWS = tuple(2**i for i in range(13))
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics(Observer):
-    """Counters and histograms that the stream and the requests feed; gauges are read when they are asked for."""
+    """Counters and histograms; the gauges of ``Gauges`` are read when they are asked for."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
-        self.requests = Counter(
-            "crumb_requests",
-            "Requests, by route and status.",
-            ["route", "status"],
-            registry=registry,
+
+        def counter(name: str, said: str, *labels: str) -> Counter:
+            return Counter(f"crumb_{name}", said, labels, registry=registry)
+
+        def gauge(name: str, said: str) -> Gauge:
+            return Gauge(f"crumb_{name}", said, registry=registry)
+
+        def histogram(
+            name: str, said: str, *labels: str, buckets: Sequence[float] = SECONDS
+        ) -> Histogram:
+            return Histogram(f"crumb_{name}", said, labels, buckets=buckets, registry=registry)
+
+        self.requests = counter("requests", "Requests, by route and status.", "route", "status")
+        self.errors = counter("errors", "Requests without a prediction, by reason.", "reason")
+        self.request_seconds = histogram(
+            "request_seconds", "From the first byte to the answer.", "route"
         )
-        self.errors = Counter(
-            "crumb_errors",
-            "Requests without a prediction, by reason.",
-            ["reason"],
-            registry=registry,
+        self.wait_seconds = histogram("wait_seconds", "Of a row, from its coming to its answer.")
+        self.pass_seconds = histogram("pass_seconds", "Of a pass.")
+        self.pass_rows = histogram("pass_rows", "Rows that share a pass.", buckets=ROWS)
+        self.pass_failures = counter("pass_failures", "Passes that failed.")
+        self.refreshes = counter("refreshes", "Plans that replaced another.")
+        self.refresh_failures = counter("refresh_failures", "Plans that could not be made.")
+        self.refresh_seconds = histogram(
+            "refresh_seconds", "What a new plan took.", buckets=(*SECONDS, 60.0, 300.0)
         )
-        self.request_seconds = Histogram(
-            "crumb_request_seconds",
-            "From the first byte to the answer.",
-            ["route"],
-            buckets=SECONDS,
-            registry=registry,
+        self.drift_score = gauge(
+            "drift_score", "The last look: above 1 the queries have left the plan."
         )
-        self.wait_seconds = Histogram(
-            "crumb_wait_seconds",
-            "Of a row, from its coming to its answer.",
-            buckets=SECONDS,
-            registry=registry,
-        )
-        self.pass_seconds = Histogram(
-            "crumb_pass_seconds", "Of a pass.", buckets=SECONDS, registry=registry
-        )
-        self.pass_rows = Histogram(
-            "crumb_pass_rows", "Rows that share a pass.", buckets=ROWS, registry=registry
-        )
-        self.pass_failures = Counter(
-            "crumb_pass_failures", "Passes that failed.", registry=registry
-        )
-        self.refreshes = Counter(
-            "crumb_refreshes", "Plans that took the place of another.", registry=registry
-        )
-        self.refresh_failures = Counter(
-            "crumb_refresh_failures", "Plans that could not be made.", registry=registry
-        )
-        self.refresh_seconds = Histogram(
-            "crumb_refresh_seconds",
-            "What a new plan took.",
-            buckets=(*SECONDS, 60.0, 300.0),
-            registry=registry,
-        )
-        self.drift_score = Gauge(
-            "crumb_drift_score",
-            "The last look: above 1 the queries have left the plan.",
-            registry=registry,
-        )
-        self.drift_looks = Counter("crumb_drift_looks", "Looks for drift.", registry=registry)
-        self.snapshots = Counter(
-            "crumb_snapshots", "Snapshots, by outcome.", ["outcome"], registry=registry
-        )
-        self.snapshot_time = Gauge(
-            "crumb_snapshot_timestamp_seconds", "Of the last snapshot.", registry=registry
-        )
+        self.drift_looks = counter("drift_looks", "Looks for drift.")
+        self.snapshots = counter("snapshots", "Snapshots, by outcome.", "outcome")
+        self.snapshot_time = gauge("snapshot_timestamp_seconds", "Of the last snapshot.")
         for outcome in ("written", "failed"):
             self.snapshots.labels(outcome)  # 0 is an answer too
 
@@ -127,30 +101,24 @@ class Gauges(Collector):
         self._service = service
 
     def collect(self) -> Iterable[Any]:
-        stats = self._service.stream.stats()
-        rows = CounterMetricFamily(
-            "crumb_rows", "Rows, by outcome; restarts included.", labels=["outcome"]
-        )
+        service, stats = self._service, self._service.stream.stats()
+        said = "Rows, by outcome; restarts included."
+        rows = CounterMetricFamily("crumb_rows", said, labels=["outcome"])
         for outcome in ("accepted", "answered", "failed", "cancelled", "refused"):
             rows.add_metric([outcome], getattr(stats, outcome))
         yield rows
-        fill = GaugeMetricFamily(
-            "crumb_buffer_rows", "Rows in the buffer of a cluster.", labels=["cluster"]
-        )
-        for cluster in range(self._service.stream.plan.n_clusters):
+        said = "Rows in the buffer of a cluster."
+        fill = GaugeMetricFamily("crumb_buffer_rows", said, labels=["cluster"])
+        for cluster in range(service.stream.plan.n_clusters):
             fill.add_metric([str(cluster)], stats.fill.get(cluster, 0))
         yield fill
-        for name, text, value in (
-            (
-                "crumb_queue_rows",
-                "Rows accepted and not answered, in buffers and in a pass.",
-                stats.pending,
-            ),
-            ("crumb_intake_rows", "Rows read and not yet encoded.", self._service.intake.rows),
-            ("crumb_requests_active", "Requests that wait for their answer.", self._service.active),
-            ("crumb_plan_version", "Of the plan that answers.", stats.version),
-            ("crumb_pool_version", "Of the pool.", stats.pool_version),
-            ("crumb_plan_age_seconds", "Since the plan was made.", stats.plan_age),
-            ("crumb_ready", "1 while requests are taken.", int(self._service.ready)),
+        for name, said, value in (
+            ("queue_rows", "Rows accepted and not answered.", stats.pending),
+            ("intake_rows", "Rows read and not yet encoded.", service.intake.rows),
+            ("requests_active", "Requests that wait for their answer.", service.active),
+            ("plan_version", "Of the plan that answers.", stats.version),
+            ("pool_version", "Of the pool.", stats.pool_version),
+            ("plan_age_seconds", "Since the plan was made.", stats.plan_age),
+            ("ready", "1 while requests are taken.", int(service.ready)),
         ):
-            yield GaugeMetricFamily(name, text, value=value)
+            yield GaugeMetricFamily(f"crumb_{name}", said, value=value)

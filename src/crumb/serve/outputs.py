@@ -1,4 +1,4 @@
-"""What answers hold, and how a client sees it: labels and probabilities, numbers, or quantiles."""
+"""What answers hold, and how a client sees it: labels, probabilities, numbers or quantiles."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, create_model
 
 from crumb.online import Answer, CrumbOnline
 
-DATATYPES = {
-    "b": "BOOL",
-    "i": "INT64",
-    "u": "INT64",
-    "f": "FP64",
-}  # by numpy's kind; anything else is text
+# By the kind of numpy's type; anything else is text.
+DATATYPES = {"b": "BOOL", "i": "INT64", "u": "INT64", "f": "FP64"}
+Numbers = dict[str, float]
+Label = bool | int | float | str  # learned rows may bring classes of another type
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,14 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Outputs:
-    """``kind``: what the stream answers with ("proba", "label", "mean", "median" or "quantiles")."""
+    """``kind``: what the stream answers with, such as "proba"; ``levels``: of quantiles."""
 
     kind: str
     levels: tuple[float, ...] = ()
 
     @classmethod
     def of(cls, stream: CrumbOnline) -> Outputs:
-        return cls(stream._output.kind, tuple(stream._output.quantiles))
+        return cls(stream.output.kind, tuple(stream.output.quantiles))
 
     def tensors(self, classes: np.ndarray | None) -> list[Tensor]:
         if self.kind == "quantiles":
@@ -44,11 +43,8 @@ class Outputs:
         if classes is None:
             return [Tensor("prediction", "FP64", ())]
         label = Tensor("label", DATATYPES.get(classes.dtype.kind, "BYTES"), ())
-        return (
-            [label]
-            if self.kind == "label"
-            else [label, Tensor("probabilities", "FP64", (len(classes),))]
-        )
+        probabilities = Tensor("probabilities", "FP64", (len(classes),))
+        return [label] if self.kind == "label" else [label, probabilities]
 
     def values(self, tensor: str, answers: Sequence[Answer]) -> list[Any]:
         """The values of one output, row after row, flat."""
@@ -59,42 +55,27 @@ class Outputs:
     def record(self, answer: Answer) -> dict[str, Any]:
         """One answer in plain JSON."""
         if self.kind == "quantiles":
-            return {
-                "quantiles": {
-                    f"{level:g}": float(v)
-                    for level, v in zip(self.levels, answer.value, strict=True)
-                }
-            }
+            levels = (f"{level:g}" for level in self.levels)
+            return {"quantiles": dict(zip(levels, map(float, answer.value), strict=True))}
         if answer.classes is None:
             return {"prediction": float(answer.value)}
         found: dict[str, Any] = {"label": _label(answer, self.kind)}
         if self.kind == "proba":
-            found["probabilities"] = dict(
-                zip(class_names(answer.classes), answer.value.tolist(), strict=True)
-            )
+            names = class_names(answer.classes)
+            found["probabilities"] = dict(zip(names, answer.value.tolist(), strict=True))
         return found
 
-    def json_schema(self, classes: np.ndarray | None) -> dict[str, Any]:
-        """Of what ``record`` gives. Classes may change when rows are learned: their names are not part of it."""
-        numbers = {"type": "object", "additionalProperties": {"type": "number"}}
-        if self.kind == "quantiles":
-            properties: dict[str, Any] = {"quantiles": numbers}
-        elif classes is None:
-            properties = {"prediction": {"type": "number"}}
-        else:
-            kinds = {"BOOL": "boolean", "INT64": "integer", "FP64": "number", "BYTES": "string"}
-            properties = {"label": {"type": kinds[self.tensors(classes)[0].datatype]}}
-            if self.kind == "proba":
-                properties["probabilities"] = numbers
-        return {"type": "object", "properties": properties, "required": list(properties)}
+    def model(self, classes: np.ndarray | None) -> type[BaseModel]:
+        """Of what ``record`` gives."""
+        types = {"label": Label, "prediction": float}
+        names = [tensor.name for tensor in self.tensors(classes)]
+        return create_model("Prediction", **{n: (types.get(n, Numbers), ...) for n in names})  # type: ignore[call-overload]
 
 
 def class_names(classes: np.ndarray) -> list[str]:
     """Classes as keys of a JSON object: true and false as JSON writes them."""
-    return [
-        str(label).lower() if classes.dtype.kind == "b" else str(label)
-        for label in classes.tolist()
-    ]
+    lower = classes.dtype.kind == "b"
+    return [str(label).lower() if lower else str(label) for label in classes.tolist()]
 
 
 def _label(answer: Answer, kind: str) -> Any:

@@ -1,4 +1,4 @@
-"""The live page: one document with its style and script inside, and the numbers that it asks for every second."""
+"""The live page: one document, style and script inside, and the numbers that it asks for."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ PAGE = _part("page.html").replace("/*style*/", STYLE).replace("/*script*/", _par
 
 def live(service: Service, now: float) -> dict[str, Any]:
     """Where the service stands; ``History`` and ``Projection`` add what was."""
-    stats, buffers = service.stream.stats(), service.stream._buffers
-    clusters = service.stream.plan.n_clusters
+    stream, stats = service.stream, service.stream.stats()
+    clusters = stream.plan.n_clusters
     return {
         "name": service.name,
         "ready": service.ready,
@@ -28,8 +28,8 @@ def live(service: Service, now: float) -> dict[str, Any]:
         "version": stats.version,
         "plan_age": stats.plan_age,
         "pending": stats.pending + service.intake.rows,
-        "max_pending": buffers.max_pending,
-        "b_min": buffers.b_min,
+        "max_pending": stream.options.max_pending,
+        "b_min": stream.options.b_min,
         "fill": [stats.fill.get(cluster, 0) for cluster in range(clusters)],
         "accepted": stats.accepted,
         "answered": stats.answered,

@@ -1,4 +1,7 @@
-"""Clusters and the latest queries in two dimensions: the first two principal components of the selection space."""
+"""Clusters and the latest queries in two dimensions, for the page.
+
+The axes are the first two principal components of the selection space.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,6 @@ from typing import Any
 import numpy as np
 
 from crumb.online import CrumbOnline
-from crumb.online.version import PlanVersion
-from crumb.online.window import latest
 from crumb.rng import generator
 
 SAMPLE = 2_000  # rows of the pool that decide the axes
@@ -30,49 +31,34 @@ class Projection:
         return self._view
 
     def _project(self) -> dict[str, Any]:
-        stream = self._stream
-        accepted = (
-            stream.stats().accepted
-        )  # until queries have come the window holds rows of the pool
-        with stream._changed:
-            version, pieces = stream._version, stream._window.pieces()
-            count = min(QUERIES, len(stream._window), accepted)
-        plan = version.plan
-        view = {
-            "version": version.number,
-            "centroids": _rounded(self._flat(version, plan.centroids)),
-        }
-        if not count:
-            return {**view, "queries": [], "clusters": []}
-        points = version.encode(latest(pieces, count))[1]
-        return {
-            **view,
-            "queries": _rounded(self._flat(version, points)),
-            "clusters": plan.route(points).tolist(),
-        }
+        version, plan = self._stream.current, self._stream.current.plan
+        centroids = _rounded(self._flat(version.estimator, plan.centroids))
+        view = {"version": version.number, "centroids": centroids, "queries": [], "clusters": []}
+        count = min(QUERIES, self._stream.stats().accepted)
+        if count:  # until queries come, the recent ones are rows of the pool
+            points = version.encode(self._stream.recent(count))[1]
+            view["queries"] = _rounded(self._flat(version.estimator, points))
+            view["clusters"] = plan.route(points).tolist()
+        return view
 
-    def _flat(self, version: PlanVersion, points: np.ndarray) -> np.ndarray:
-        if self._axes is None or self._axes[0] is not version.estimator:
-            self._axes = (version.estimator, *principal_axes(version.estimator.pool_.points))
+    def _flat(self, estimator: Any, points: np.ndarray) -> np.ndarray:
+        if self._axes is None or self._axes[0] is not estimator:
+            self._axes = (estimator, *principal_axes(estimator.pool_.points))
         _, centre, axes = self._axes
         return (points - centre) @ axes.T
 
 
 def principal_axes(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Centre and two directions (2, d); the same for the same pool."""
-    rng = generator(0, "projection")
-    chosen = (
-        points
-        if len(points) <= SAMPLE
-        else points[np.sort(rng.choice(len(points), SAMPLE, replace=False))]
-    )
+    chosen = points
+    if len(points) > SAMPLE:
+        index = generator(0, "projection").choice(len(points), SAMPLE, replace=False)
+        chosen = points[np.sort(index)]
     centre = chosen.mean(axis=0)
     directions = np.linalg.svd(chosen - centre, full_matrices=False)[2][:2]
     largest = np.abs(directions).argmax(axis=1)
     directions = directions * np.sign(directions[np.arange(len(directions)), largest])[:, None]
-    missing = np.zeros(
-        (2 - len(directions), points.shape[1])
-    )  # a table of one column has one direction
+    missing = np.zeros((2 - len(directions), points.shape[1]))  # a table of one column has one
     return centre, np.concatenate([directions, missing])
 
 

@@ -1,19 +1,17 @@
-"""A request that gets no prediction: the status, and one sentence that says why."""
+"""A request that gets no prediction: a status, a short reason, and one sentence that says why."""
 
 from __future__ import annotations
 
+from fastapi import HTTPException
 
-class Refusal(Exception):
-    """``reason`` is the short word that logs and metrics use: the sentence may quote the request, these must not."""
+
+class Refusal(HTTPException):
+    """``reason`` is the word for logs and metrics: the sentence may quote the request."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: int | None = None):
-        super().__init__(message)
-        self.status, self.reason, self.message, self.retry_after = (
-            status,
-            reason,
-            message,
-            retry_after,
-        )
+        headers = None if retry_after is None else {"Retry-After": str(retry_after)}
+        super().__init__(status, message, headers)
+        self.reason = reason
 
 
 def malformed(message: str) -> Refusal:
@@ -25,12 +23,16 @@ def invalid(message: str) -> Refusal:
 
 
 def too_many_rows(rows: int, most: int) -> Refusal:
-    return Refusal(
-        413, "too_many_rows", f"The request has {rows:,} rows, at most {most:,} are taken at once."
-    )
+    message = f"The request has {rows:,} rows, at most {most:,} are taken at once."
+    return Refusal(413, "too_many_rows", message)
+
+
+def leaving() -> Refusal:
+    message = "The service is shutting down and takes no more requests."
+    return Refusal(503, "draining", message, retry_after=1)
 
 
 def shown(name: object, limit: int = 60) -> str:
-    """A name of the client's as an error quotes it: short, on one line."""
+    """A name from a request as an error quotes it: short, on one line."""
     text = ascii(name)
     return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from crumb.online import CrumbOnline, Observer
 from crumb.serve.app import make_app
@@ -24,7 +24,7 @@ TRIM_EVERY = 15.0  # seconds
 
 
 @dataclass(frozen=True)
-class Options:
+class ServeOptions:
     name: str = NAME
     limits: Limits = field(default_factory=Limits)
     state: Path | None = None
@@ -36,80 +36,41 @@ class Options:
     as_json: bool = False  # the line that says where it answers
 
 
-class Several(Observer):
-    """Tells each of several observers everything."""
-
-    def __init__(self, *observers: Observer):
-        self._observers = observers
-
-    def answered(self, waits: list[float]) -> None:
-        self._tell("answered", waits)
-
-    def passed(self, cluster: int, rows: int, seconds: float) -> None:
-        self._tell("passed", cluster, rows, seconds)
-
-    def failed(self, rows: int, error: BaseException) -> None:
-        self._tell("failed", rows, error)
-
-    def refreshed(self, version: int, seconds: float) -> None:
-        self._tell("refreshed", version, seconds)
-
-    def refresh_failed(self, error: BaseException) -> None:
-        self._tell("refresh_failed", error)
-
-    def looked(self, drift: Any) -> None:
-        self._tell("looked", drift)
-
-    def _tell(self, what: str, *about: Any) -> None:
-        for observer in self._observers:
-            getattr(observer, what)(*about)
-
-
 def run_service(
-    make_stream: Callable[[Observer], tuple[CrumbOnline, Schema]],
+    make_stream: Callable[[Sequence[Observer]], tuple[CrumbOnline, Schema]],
     bound: socket.socket,
-    options: Options,
+    options: ServeOptions,
 ) -> None:
     """Serve until SIGTERM; the last snapshot is written when everything accepted is answered."""
     many_files()
     few_arenas()
-    metrics, history = Metrics(), History()
-    observers: list[Observer] = [metrics, history]
-    if options.keep_plans and options.state is not None:
-        observers.append(archive := PlanArchive(options.state))
-    stream, schema = make_stream(Several(*observers))
-    with stream:
-        snapshots = None
+    metrics, history, archive = Metrics(), History(), PlanArchive(options.state)
+    observers = [metrics, history, *([archive] if options.keep_plans else [])]
+    stream, schema = make_stream(observers)
+    with ExitStack() as stack:
+        keep = None
         if options.state is not None:
+            snapshots = Snapshots(stream, options.state, metrics)
+            keep = snapshots.keep
             options.state.mkdir(parents=True, exist_ok=True)
             write_schema(options.state, schema)
             if options.keep_plans:
-                archive.stream = stream
-                archive.keep()
-            snapshots = Snapshots(stream, options.state, metrics)
+                archive.start(stream)
             snapshots.write()
-        timers = [
-            Timer(options.drift_every, Looks(stream), "crumb-drift"),
-            Timer(TRIM_EVERY, trim, "crumb-memory"),
-        ]
-        if snapshots is not None:
-            timers.append(Timer(options.snapshot_every, snapshots.write, "crumb-snapshots"))
-        keep = None if snapshots is None else snapshots.keep
+            stack.callback(snapshots.write)
+        stack.callback(stream.close)
         service = Service(stream, schema, options.limits, options.name, keep)
+        stack.callback(service.intake.close)
+        stack.enter_context(Timer(options.drift_every, Looks(stream), "crumb-drift"))
+        stack.enter_context(Timer(TRIM_EVERY, trim, "crumb-memory"))
+        if options.state is not None:
+            stack.enter_context(Timer(options.snapshot_every, snapshots.write, "crumb-snapshots"))
         app = make_app(service, metrics, history, learn=options.learn)
-        try:
-            run(app, service, bound, options.grace, options.as_json)
-        finally:
-            for timer in timers:
-                timer.stop()
-            service.intake.close()
-            stream.close()
-            if snapshots is not None:
-                snapshots.write()
+        run(app, service, bound, options.grace, options.as_json)
 
 
 class Looks:
-    """Looks for drift when queries have come since the last look, also where no refresh depends on it."""
+    """Looks for drift where queries came since the last look, whether or not a refresh needs it."""
 
     def __init__(self, stream: CrumbOnline):
         self._stream, self._seen = stream, stream.stats().accepted

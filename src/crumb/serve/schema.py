@@ -1,120 +1,110 @@
-"""The columns of the training table as a contract: what a request may hold, and a table made from it."""
+"""The columns of the training table as a contract: what a request may hold.
+
+A record is checked by pydantic, with a type made from the columns. Its values come out ready for
+the stream: numbers and truth values as floats, dates as ``datetime64``, None where one is missing.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
+from typing_extensions import TypedDict
 
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.serve.refusal import Refusal, invalid, shown
 from crumb.table.encoder import Rows
 
-Columns = dict[
-    str, np.ndarray
-]  # what requests hold, by column: arrays that can be put behind each other
+LONGEST = 10_000  # characters of a text
+FREQUENT = 5  # a text that fewer rows hold may name a person: it is no example
+DIGITS = 4  # of a number in an example
 
-JSON_TYPES: dict[str, dict[str, Any]] = {
-    "number": {"type": "number"},
-    "boolean": {"type": "boolean"},
-    "text": {"type": "string"},
-    "datetime": {"type": "string", "format": "date-time"},
-    "any": {"type": ["number", "string", "boolean", "null"]},
-}
-PYTHON_TYPES: dict[str, set[type]] = {
-    "number": {int, float},
-    "boolean": {bool},
-    "text": {str},
-    "datetime": {str},
-    "any": {int, float, bool, str, type(None)},
+Record = dict[str, Any]
+
+
+def _moment(text: str) -> np.datetime64:
+    moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in ("Z", "z") else text)
+    try:
+        if moment.tzinfo is not None:
+            moment = moment.astimezone(timezone.utc).replace(tzinfo=None)
+    except OverflowError as error:
+        raise ValueError("beyond the calendar") from error
+    return np.datetime64(moment, "us")
+
+
+# An integer reaches this only where it is too large for a double: the pool's extremes stand for it.
+_Huge = Annotated[int, AfterValidator(lambda value: math.inf if value > 0 else -math.inf)]
+TYPES: dict[str, Any] = {
+    "number": Annotated[
+        float | _Huge, Field(union_mode="left_to_right"), WithJsonSchema({"type": "number"})
+    ],
+    "boolean": Annotated[bool, AfterValidator(float)],
+    "text": Annotated[str, Field(max_length=LONGEST)],
+    "datetime": Annotated[
+        str, AfterValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})
+    ],
+    "any": Annotated[float | int | str | bool | None, AfterValidator(lambda _: None)],
 }
 WORDS = {
     "number": "a number",
     "boolean": "true or false",
     "text": "text",
     "datetime": "a date and time as text",
+    "any": "a number, text, true, false or null",
 }
-FREQUENT = 5  # a text that fewer rows hold may name someone: it is no example
-DIGITS = 4  # of a number in an example
 
 
 @dataclass(frozen=True)
 class Column:
     name: str
-    kind: (
-        str  # "number", "boolean", "text", "datetime"; "any" where the training table says nothing
-    )
+    kind: str  # a key of TYPES; "any" where the training table says nothing
     missing: bool  # whether null is allowed
     example: Any
 
-    def json_schema(self) -> dict[str, Any]:
-        schema = dict(JSON_TYPES[self.kind])
-        if self.missing and self.kind != "any":
-            schema["type"] = [schema["type"], "null"]
-        return schema
+    @property
+    def type(self) -> Any:
+        return TYPES[self.kind] | None if self.missing else TYPES[self.kind]
 
-    def read(self, values: Sequence[Any]) -> np.ndarray:
-        """Values of a request, checked, as an array."""
-        kinds = set(map(type, values))
-        if not kinds <= self._types():
-            raise self._wrong(values)
-        if self.kind in ("number", "boolean"):
-            return _numbers(values)
-        if self.kind == "text":
-            return self._texts(values)
+    def array(self, values: Sequence[Any]) -> np.ndarray:
+        """Checked values as an array that pandas takes."""
         if self.kind == "datetime":
-            return np.array(
-                [self._moment(i, value) for i, value in enumerate(values)], dtype="datetime64[us]"
-            )
-        return np.full(len(values), np.nan)
-
-    def _types(self) -> set[type]:
-        return PYTHON_TYPES[self.kind] | ({type(None)} if self.missing else set())
-
-    def _wrong(self, values: Sequence[Any]) -> Refusal:
-        allowed = self._types()
-        place, value = next(
-            (i, value) for i, value in enumerate(values) if type(value) not in allowed
-        )
-        if value is None:
-            return invalid(
-                f"Column {shown(self.name)} is missing in row {place}, but never was in the training table."
-            )
-        expected = WORDS.get(self.kind, "a number, text, true, false or null")
-        return invalid(
-            f"Column {shown(self.name)} holds {expected}, row {place} has {_json_type(value)}."
-        )
-
-    def _texts(self, values: Sequence[Any]) -> np.ndarray:
-        try:
-            "".join(value for value in values if value is not None).encode()
-        except UnicodeEncodeError:
-            raise invalid(
-                f"Column {shown(self.name)} holds half of a surrogate pair, which is no text."
-            ) from None
+            return np.array(values, dtype="datetime64[us]")
+        if self.kind != "text":
+            return np.array(values, dtype=np.float64)
         found = np.empty(len(values), dtype=object)
         found[:] = [np.nan if value is None else value for value in values]
         return found
 
-    def _moment(self, place: int, value: str | None) -> np.datetime64:
+    def refusal(self, kind: str, value: Any, row: int) -> Refusal:
+        """What is wrong with a value: ``kind`` is pydantic's word for it."""
+        name = f"Column {shown(self.name)}"
         if value is None:
-            return np.datetime64("NaT")
-        try:
-            moment = datetime.fromisoformat(
-                value[:-1] + "+00:00" if value[-1:] in ("Z", "z") else value
-            )
-            if moment.tzinfo is not None:
-                moment = moment.astimezone(timezone.utc).replace(tzinfo=None)
-        except (ValueError, OverflowError):
-            raise invalid(
-                f"Column {shown(self.name)} of row {place} is no date and time such as 2024-05-31T12:00:00Z."
-            ) from None
-        return np.datetime64(moment, "us")
+            said = f"{name} is missing in row {row}, but never was in the training table."
+        elif kind == "string_unicode":
+            said = f"{name} holds half of a surrogate pair, which is no text."
+        elif kind == "string_too_long":
+            said = f"{name} of row {row} has more than {LONGEST:,} characters."
+        elif kind == "value_error":
+            said = f"{name} of row {row} is no date and time such as 2024-05-31T12:00:00Z."
+        else:
+            said = f"{name} holds {WORDS[self.kind]}, row {row} has {_json_type(value)}."
+        return invalid(said)
 
 
 @dataclass(frozen=True)
@@ -132,12 +122,12 @@ class Schema:
             raise InvalidInput(
                 "Two columns have the same name when written as text: rename one of them."
             )
-        columns = [frame.iloc[:, i] for i in range(frame.shape[1])]
+        columns = (frame.iloc[:, i] for i in range(len(names)))
         return cls(
             tuple(_column(n, c, allow_missing) for n, c in zip(names, columns, strict=True)), named
         )
 
-    @property
+    @cached_property
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
@@ -146,63 +136,59 @@ class Schema:
         """Whether the stream reads a single row without making a table of it."""
         return all(column.kind != "datetime" for column in self.columns)
 
-    def example(self) -> dict[str, Any]:
+    def example(self) -> Record:
         """A record of medians and frequent values: no row of the training table."""
         return {column.name: column.example for column in self.columns}
 
-    def json_schema(self) -> dict[str, Any]:
-        return {
-            "type": "object",
-            "properties": {column.name: column.json_schema() for column in self.columns},
-            "required": self.names,
-            "additionalProperties": False,
-        }
+    @cached_property
+    def record(self) -> Any:
+        """The type of a record, for pydantic and for the description of the service."""
+        make: Any = TypedDict
+        record = make("Record", {column.name: column.type for column in self.columns})
+        record.__pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+        return record
 
-    def read(self, records: list[Any]) -> Columns:
-        """Records of a request, checked, by column."""
-        width, names = len(self.columns), set(self.names)
-        for place, record in enumerate(records):
-            if type(record) is not dict:
-                raise invalid(f"Record {place} must be an object of column names and values.")
-            if len(record) != width or not names.issuperset(record):
-                raise self._wrong_names(place, record)
-        return {
-            column.name: column.read([record[column.name] for record in records])
-            for column in self.columns
-        }
+    @cached_property
+    def records(self) -> TypeAdapter[list[Record]]:
+        return TypeAdapter(list_of(self.record))
 
-    def _wrong_names(self, place: int, record: dict[str, Any]) -> Refusal:
-        unknown = [name for name in record if name not in set(self.names)]
-        if unknown:
-            return invalid(
-                f"Record {place} has {shown(unknown[0])}, which is no column of the training table."
-            )
-        missing = next(name for name in self.names if name not in record)
-        return invalid(
-            f"Record {place} has no value for column {shown(missing)}; null stands for a missing one."
-        )
+    def read(self, records: Any) -> list[Record]:
+        """Records, checked; their values come in the order of the columns."""
+        try:
+            return self.records.validate_python(records, strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            raise self.refusal(first, first["loc"]) from None
 
-    def row(self, columns: Columns) -> Any:
-        """A request of one row, as ``CrumbOnline.submit`` takes it."""
-        values = [columns[name][0] for name in self.names]
-        return values if self.named else np.array(values)
+    def refusal(self, error: Mapping[str, Any], place: Sequence[Any]) -> Refusal:
+        """What pydantic found wrong at a place: the number of a record, then a column."""
+        row, kind = place[0], error["type"]
+        if len(place) == 1:
+            return invalid(f"Record {row} must be an object of column names and values.")
+        name = shown(place[1])
+        if kind == "extra_forbidden":
+            return invalid(f"Record {row} has {name}, which is no column of the training table.")
+        if kind == "missing":
+            said = f"Record {row} has no value for column {name}; null stands for a missing one."
+            return invalid(said)
+        column = self.columns[self.names.index(place[1])]
+        return column.refusal(kind, error["input"], row)
 
-    def table(self, pieces: Sequence[Columns], names: Sequence[Any]) -> Rows:
-        """Requests below each other as one table for the stream; ``names`` are those of the pool's columns."""
-        joined = [
-            np.concatenate([piece[name] for piece in pieces])
-            if len(pieces) > 1
-            else pieces[0][name]
-            for name in self.names
-        ]
-        if not self.named:
-            return np.column_stack(joined)
-        return pd.DataFrame(dict(zip(names, joined, strict=True)))
+    def row(self, record: Record) -> Any:
+        """A checked record, as ``CrumbOnline.submit`` takes it."""
+        values = list(record.values())
+        return values if self.named else np.array(values, dtype=np.float64)
+
+    def table(self, records: Sequence[Record], names: Sequence[Any] | None) -> Rows:
+        """Checked records as a table; ``names`` are those of the pool's columns."""
+        columns = zip(*(record.values() for record in records), strict=True)
+        arrays = [c.array(values) for c, values in zip(self.columns, columns, strict=True)]
+        if not self.named or names is None:
+            return np.column_stack(arrays)
+        return pd.DataFrame(dict(zip(names, arrays, strict=True)))
 
     def to_json(self) -> str:
-        return json.dumps(
-            {"columns": [asdict(column) for column in self.columns], "named": self.named}, indent=1
-        )
+        return json.dumps(asdict(self), indent=1)
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
@@ -215,24 +201,14 @@ class Schema:
             ) from error
 
 
+def list_of(item: Any, least: int = 0, most: int | None = None) -> Any:
+    """A list that pydantic checks up to the first item that is wrong."""
+    return Annotated[list[item], FailFast(), Field(min_length=least, max_length=most)]
+
+
 def _json_type(value: Any) -> str:
     names: dict[type, str] = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
     return names.get(type(value), "a number")
-
-
-def _numbers(values: Sequence[Any]) -> np.ndarray:
-    """Null is NaN; numbers beyond double precision are infinite, which the pool's extremes stand for."""
-    try:
-        return np.array(values, dtype=np.float64)  # None becomes NaN
-    except OverflowError:
-        return np.array([_double(value) for value in values])
-
-
-def _double(value: Any) -> float:
-    try:
-        return float("nan") if value is None else float(value)
-    except OverflowError:
-        return float("inf") if value > 0 else float("-inf")
 
 
 def _column(name: str, column: pd.Series, allow_missing: bool) -> Column:
@@ -243,31 +219,25 @@ def _column(name: str, column: pd.Series, allow_missing: bool) -> Column:
 
 
 def _kind(present: pd.Series) -> str:
-    """What the values of a column are, missing ones left out."""
-    types = pd.api.types
+    """What the values of a column are; ``present`` has no missing ones."""
+    types, dtype = pd.api.types, present.dtype
     if not len(present):
         return "any"
-    if isinstance(present.dtype, pd.CategoricalDtype):
-        return (
-            "number" if present.cat.categories.inferred_type in ("integer", "floating") else "text"
-        )
-    if types.is_bool_dtype(present.dtype):
+    if isinstance(dtype, pd.CategoricalDtype):
+        whole = present.cat.categories.inferred_type in ("integer", "floating")
+        return "number" if whole else "text"
+    if types.is_bool_dtype(dtype):
         return "boolean"
-    if types.is_numeric_dtype(present.dtype) or types.is_timedelta64_dtype(present.dtype):
+    if types.is_numeric_dtype(dtype) or types.is_timedelta64_dtype(dtype):
         return "number"
-    if types.is_datetime64_any_dtype(present.dtype) or isinstance(present.dtype, pd.PeriodDtype):
+    if types.is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
         return "datetime"
     inferred = types.infer_dtype(present, skipna=True)
-    known = {
-        "boolean": "boolean",
-        "integer": "number",
-        "floating": "number",
-        "mixed-integer-float": "number",
-    }
-    known |= dict.fromkeys(("decimal",), "number") | dict.fromkeys(
-        ("date", "datetime", "datetime64"), "datetime"
-    )
-    return known.get(inferred, "text")
+    if inferred in ("integer", "floating", "mixed-integer-float", "decimal"):
+        return "number"
+    if inferred in ("date", "datetime", "datetime64"):
+        return "datetime"
+    return "boolean" if inferred == "boolean" else "text"
 
 
 def _example(present: pd.Series, kind: str) -> Any:
@@ -277,11 +247,9 @@ def _example(present: pd.Series, kind: str) -> Any:
     if kind == "boolean":
         return bool(present.mode().iloc[0])
     if kind == "datetime":
-        moments = pd.to_datetime(
-            present.dt.to_timestamp() if isinstance(present.dtype, pd.PeriodDtype) else present,
-            utc=True,
-        )
-        return moments.median().strftime("%Y-%m-%dT00:00:00Z")
+        if isinstance(present.dtype, pd.PeriodDtype):
+            present = present.dt.to_timestamp()
+        return pd.to_datetime(present, utc=True).median().strftime("%Y-%m-%dT00:00:00Z")
     if kind == "text" or isinstance(present.dtype, pd.CategoricalDtype):
         counts = present.value_counts()
         if counts.iloc[0] >= FREQUENT:
@@ -292,8 +260,11 @@ def _example(present: pd.Series, kind: str) -> Any:
         present = present.astype(float)
     if pd.api.types.is_timedelta64_dtype(present.dtype):
         present = present / pd.Timedelta(days=1)
-    numbers = present.to_numpy(dtype=np.float64)
-    middle = float(
-        f"{np.median(numbers[np.isfinite(numbers)]) if np.isfinite(numbers).any() else 0.0:.{DIGITS}g}"
-    )
+    return _middle(present.to_numpy(dtype=np.float64))
+
+
+def _middle(numbers: np.ndarray) -> float | int:
+    """The median, rounded; whole where all numbers are."""
+    finite = numbers[np.isfinite(numbers)]
+    middle = float(f"{np.median(finite) if len(finite) else 0.0:.{DIGITS}g}")
     return int(middle) if (numbers % 1 == 0).all() and middle.is_integer() else middle

@@ -1,4 +1,4 @@
-"""The process: a socket, uvicorn, snapshots on a timer, and an orderly end at SIGTERM."""
+"""The process: a socket, uvicorn, and an orderly end at SIGTERM."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ def bind(host: str, port: int) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:
-        raise InvalidInput(
-            f"Cannot serve at {host}, port {port}: {error.strerror or error}."
-        ) from error
+        said = error.strerror or error
+        raise InvalidInput(f"Cannot serve at {host}, port {port}: {said}.") from error
     return bound
 
 
@@ -64,11 +63,9 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn would raise the signal again at the end, and the exit status would be that of a crash."""
+        """uvicorn would raise the signal again at the end: the exit status would be a crash's."""
         loop = asyncio.get_running_loop()
-        with contextlib.suppress(
-            NotImplementedError
-        ):  # Windows: there Ctrl-C interrupts, without an orderly end
+        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends it at once
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._leave)
         yield
@@ -106,9 +103,9 @@ def run(
         stream = service.stream
         event("ready", version=stream.version, contexts=stream.plan.n_clusters)
         said = f"crumb: {service.name!r} answers at {url(bound)}"
-        print(
-            json.dumps({"name": service.name, "url": url(bound)}) if as_json else said, flush=True
-        )
+        if as_json:
+            said = json.dumps({"name": service.name, "url": url(bound)})
+        print(said, flush=True)
 
     try:
         Server(config, service, ready, grace).run(sockets=[bound])

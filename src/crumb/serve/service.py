@@ -1,4 +1,4 @@
-"""One stream behind HTTP: takes the rows of requests, waits for their answers, and knows when to stop."""
+"""One stream behind HTTP: takes the rows of requests, waits for answers, knows when to stop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -14,19 +14,18 @@ from starlette.requests import Request
 from crumb.errors import InvalidInput, StreamClosed, StreamFull
 from crumb.online import Answer, CrumbOnline
 from crumb.serve.intake import Intake
-from crumb.serve.limits import BodyReader, Disconnected, Limits, leaving
+from crumb.serve.limits import BodyReader, Limits, gone
 from crumb.serve.logs import event, where
 from crumb.serve.outputs import Outputs
-from crumb.serve.predict import Asked
-from crumb.serve.refusal import Refusal, invalid
-from crumb.serve.schema import Schema
+from crumb.serve.refusal import Refusal, invalid, leaving
+from crumb.serve.schema import Record, Schema
 
 MOST_LEARNED = 100_000  # labelled rows that may wait for the next refresh
 NAME = "crumb"
 
 
 class Service:
-    """``keep`` writes what was learned to disk and says whether it could; None: there is no place for it."""
+    """``keep`` writes what was learned to disk and says whether it could; None: it need not."""
 
     def __init__(
         self,
@@ -39,9 +38,9 @@ class Service:
         self.stream, self.schema, self.name, self._keep = stream, schema, name, keep
         self.limits = limits or Limits()
         self.outputs = Outputs.of(stream)
-        max_pending = stream._buffers.max_pending
-        self.max_rows = min(self.limits.max_rows, max_pending)  # more could never be taken
-        self.intake = Intake(stream, schema, max_pending)
+        # More rows than may wait could never be taken.
+        self.max_rows = min(self.limits.max_rows, stream.options.max_pending)
+        self.intake = Intake(stream, schema)
         self.bodies = BodyReader(self.limits)
         self.active = 0  # requests that were accepted and have no answer yet
         self.started = time.time()
@@ -55,81 +54,79 @@ class Service:
     async def read(self, request: Request) -> bytes:
         """The body of a request, for as long as the service takes any."""
         self._check_open()
-        return await self.bodies.read(request.headers, request.receive)
+        return await self.bodies.read(request)
 
-    async def ask(self, request: Request, asked: Asked, came: float) -> list[Answer]:
+    async def ask(
+        self, request: Request, records: Sequence[Record], deadline: float | None
+    ) -> list[Answer]:
         """Answers for the rows of a request, all with one version of the plan."""
         self._check_open()
-        seconds = min(self.limits.deadline, asked.deadline or math.inf)
+        request.state.rows = len(records)
+        seconds = min(self.limits.deadline, deadline or math.inf)
+        left = max(0.0, request.state.came + seconds - time.monotonic())
         self.active += 1
+        answered = asyncio.ensure_future(self.intake.answers(records))
+        closed = asyncio.ensure_future(_disconnected(request))
         try:
-            ticket = self.intake.put(asked.columns, asked.rows)
-            gone: asyncio.Future[Any] = asyncio.ensure_future(_disconnected(request))
-            try:
-                left = max(0.0, seconds - (time.monotonic() - came))
-                await asyncio.wait(
-                    [ticket.done, gone], timeout=left, return_when=asyncio.FIRST_COMPLETED
-                )
-                if ticket.done.done():
-                    return ticket.done.result()
-                if gone.done():
-                    raise Disconnected
-                raise Refusal(504, "deadline", f"There was no answer within {seconds:g} seconds.")
-            finally:
-                gone.cancel()
-                ticket.cancel()
-        except (Refusal, Disconnected):
-            raise
+            await asyncio.wait(
+                {answered, closed}, timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
+            if answered.done():
+                request.state.version = answered.result()[0].version
+                return answered.result()
         except Exception as error:  # whatever a back-end raises
             raise self._refusal(error) from error
         finally:
             self.active -= 1
+            answered.cancel()
+            closed.cancel()
+        said = f"There was no answer within {seconds:g} seconds."
+        raise gone() if closed.done() and not closed.cancelled() else Refusal(504, "deadline", said)
 
     def _refusal(self, error: BaseException) -> Refusal:
-        """What a client hears of an error in the stream."""
+        """What a client is told about an error in the stream."""
         if isinstance(error, StreamFull):
-            return Refusal(
-                503, "full", str(error), retry_after=max(1, math.ceil(self.stream._buffers.timeout))
-            )
+            later = max(1, math.ceil(self.stream.options.timeout))
+            return Refusal(503, "full", str(error), retry_after=later)
         if isinstance(error, StreamClosed):
             return leaving()
         if isinstance(error, InvalidInput):
             return invalid(str(error))
         event("rows were not answered", logging.ERROR, **where(error))  # out of memory, most likely
-        message = (
-            f"The model could not answer these rows ({type(error).__name__}): try again later."
-        )
-        return Refusal(503, "pass_failed", message, retry_after=1)
+        kind = type(error).__name__
+        said = f"The model could not answer these rows ({kind}): try again later."
+        return Refusal(503, "pass_failed", said, retry_after=1)
 
-    async def learn(self, asked: Asked, labels: list[Any]) -> int:
+    async def learn(self, request: Request, records: list[Record], labels: list[Any]) -> int:
         """Labelled rows for the next refresh; how many wait for it now."""
         self._check_open()
+        request.state.rows = len(records)
+        if len(labels) != len(records):
+            raise invalid(f"There are {len(records)} records and {len(labels)} labels.")
         pool_version = self.stream.stats().pool_version
-        waiting = self._learned[1] if self._learned[0] == pool_version else 0
-        if waiting + asked.rows > MOST_LEARNED:
-            message = f"{waiting:,} labelled rows wait for a refresh, which takes at most {MOST_LEARNED:,}."
-            raise Refusal(503, "full", message, retry_after=60)
+        waiting = self._waiting(pool_version)
+        if waiting + len(records) > MOST_LEARNED:
+            said = f"{waiting:,} labelled rows wait for a refresh, at most {MOST_LEARNED:,} may."
+            raise Refusal(503, "full", said, retry_after=60)
         self.active += 1
         try:
-            await asyncio.to_thread(self._learn, asked, labels)
+            await asyncio.to_thread(self._learn, records, labels)
         except (InvalidInput, ValueError, TypeError) as error:
             raise invalid(str(error)) from error
         finally:
             self.active -= 1
-        before = self._learned[1] if self._learned[0] == pool_version else 0
-        self._learned = (pool_version, before + asked.rows)
-        return before + asked.rows
+        self._learned = (pool_version, self._waiting(pool_version) + len(records))
+        return self._learned[1]
 
-    def _learn(self, asked: Asked, labels: list[Any]) -> None:
-        names = self.stream.estimator.pool_.encoder.columns_
-        self.stream.learn(self.schema.table([asked.columns], names), labels)
+    def _waiting(self, pool_version: int) -> int:
+        return self._learned[1] if self._learned[0] == pool_version else 0
+
+    def _learn(self, records: list[Record], labels: list[Any]) -> None:
+        names = self.stream.estimator.pool_.columns
+        self.stream.learn(self.schema.table(records, names), labels)
         if self._keep is not None and not self._keep():
-            raise Refusal(
-                503,
-                "disk",
-                "The rows could not be written to disk: try again later.",
-                retry_after=60,
-            )
+            said = "The rows could not be written to disk: try again later."
+            raise Refusal(503, "disk", said, retry_after=60)
 
     def _check_open(self) -> None:
         if self.draining:
@@ -140,9 +137,7 @@ class Service:
         self.draining = True
         self.bodies.stop()
         while self.active:
-            self.stream.flush(
-                wait_for_answers=False
-            )  # again and again: rows may be on their way from the intake
+            self.stream.flush(wait_for_answers=False)  # again: rows may come from the intake
             await asyncio.sleep(0.02)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from crumb.errors import InvalidInput
@@ -18,7 +19,10 @@ STREAM, SCHEMA = "stream.crumb", "columns.json"
 
 
 class Snapshots:
-    """Writes the stream to a folder. What goes wrong is logged and counted; the last good snapshot stays."""
+    """Writes the stream to a folder.
+
+    What goes wrong is logged and counted, and the last good snapshot stays.
+    """
 
     def __init__(self, stream: CrumbOnline, folder: Path, metrics: Metrics):
         self._stream, self._folder, self._metrics = stream, folder, metrics
@@ -27,7 +31,7 @@ class Snapshots:
         self._lock = threading.Lock()  # the timer and the exit may meet
 
     def keep(self) -> bool:
-        """Rows were learned: they are acknowledged when a snapshot has them. Those who come together share one."""
+        """Rows were learned: they are acknowledged when a snapshot has them."""
         self._changes += 1
         return self.write()
 
@@ -42,40 +46,42 @@ class Snapshots:
             try:
                 self._stream.save(self._folder / STREAM)
             except Exception as error:  # a full disk must not end the service
-                self._metrics.snapshots.labels("failed").inc()
-                number = {"errno": error.errno} if isinstance(error, OSError) else {}
-                event(
-                    "snapshot failed, the last one stays", logging.ERROR, **number, **where(error)
-                )
+                self._failed(error)
                 return False
             self._saved = state
             self._metrics.snapshots.labels("written").inc()
             self._metrics.snapshot_time.set_to_current_time()
-            event(
-                "snapshot written",
-                version=stats.version,
-                seconds=round(time.monotonic() - started, 3),
-            )
+            seconds = round(time.monotonic() - started, 3)
+            event("snapshot written", version=stats.version, seconds=seconds)
             return True
+
+    def _failed(self, error: Exception) -> None:
+        self._metrics.snapshots.labels("failed").inc()
+        number = {"errno": error.errno} if isinstance(error, OSError) else {}
+        event("snapshot failed, the last one stays", logging.ERROR, **number, **where(error))
 
 
 class PlanArchive(Observer):
-    """Keeps the plan of every version, so that any answer can be made again: it says which version it is from."""
+    """Keeps the plan of every version: an answer names its version, and can be made again."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path | None):
         self._folder = folder
-        self.stream: CrumbOnline | None = None
+        self._stream: CrumbOnline | None = None
 
-    def keep(self) -> None:
-        assert self.stream is not None
-        version = self.stream._version
-        version.plan.save(self._folder / f"plan-{version.number}.crumb")
+    def start(self, stream: CrumbOnline) -> None:
+        self._stream = stream
+        self._keep()
 
     def refreshed(self, version: int, seconds: float) -> None:
         try:
-            self.keep()
+            self._keep()
         except OSError as error:
             event("a plan could not be kept", logging.ERROR, **where(error))
+
+    def _keep(self) -> None:
+        if self._stream is not None and self._folder is not None:
+            current = self._stream.current
+            current.plan.save(self._folder / f"plan-{current.number}.crumb")
 
 
 def has_snapshot(folder: Path) -> bool:
@@ -87,8 +93,10 @@ def write_schema(folder: Path, schema: Schema) -> None:
         file.write(schema.to_json().encode())
 
 
-def restore(folder: Path, observer: Observer, allow_missing: bool) -> tuple[CrumbOnline, Schema]:
-    """The stream that a snapshot holds, and its columns; a snapshot of the library's has them in its pool only."""
+def restore(
+    folder: Path, observer: Observer | Sequence[Observer], allow_missing: bool
+) -> tuple[CrumbOnline, Schema]:
+    """The stream of a snapshot, and its columns (of its pool, where no file has them)."""
     if not has_snapshot(folder):
         raise InvalidInput(
             f"There is no snapshot in {folder}: start with --train and --target once."

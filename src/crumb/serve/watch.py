@@ -1,35 +1,28 @@
-"""Around every request: who may, how long it took, and a line in the log."""
+"""Around every request: whether it is allowed, how long it took, and a line in the log."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from crumb.serve.body import answer
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from crumb.serve.history import History
-from crumb.serve.limits import Limits
+from crumb.serve.limits import GONE, Limits
 from crumb.serve.logs import event, where
 from crumb.serve.metrics import Metrics
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Any]]
-Send = Callable[[Any], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-OPEN = (
-    "/",
-    "/v2/health/live",
-    "/v2/health/ready",
-)  # without a token: the page asks for it, and holds no data itself
-GONE = 499  # the client closed the connection before the answer; no client ever sees this number
+# Without a token: the page asks for it, and holds no data itself.
+OPEN = ("/", "/v2/health/live", "/v2/health/ready")
+METHODS = ("GET", "POST", "HEAD")
 
 
 class Watch:
-    """The outermost layer: nothing that a request does passes it unseen."""
+    """The outermost layer: no request passes it unseen."""
 
-    def __init__(self, app: App, limits: Limits, metrics: Metrics, history: History):
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, history: History):
         self._app, self._limits, self._metrics, self._history = app, limits, metrics, history
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,7 +33,7 @@ class Watch:
         told = scope.setdefault("state", {})
         told["came"] = started
 
-        async def sending(message: Any) -> None:
+        async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -51,17 +44,12 @@ class Watch:
                 await self._app(scope, receive, sending)
             else:
                 told["reason"] = "token"
-                refused = answer(
-                    {"error": "A valid bearer token is needed."},
-                    401,
-                    {"WWW-Authenticate": 'Bearer realm="crumb"'},
-                )
-                await refused(scope, receive, sending)
+                await _NO_TOKEN(scope, receive, sending)
         except Exception as error:  # the answer 500 has gone out
             told["reason"] = "fault"
             event("a request failed", logging.ERROR, **where(error))
         finally:
-            self._note(scope, GONE if told.get("gone") else status, time.monotonic() - started)
+            self._note(scope, status, time.monotonic() - started)
 
     def _admits(self, scope: Scope) -> bool:
         if scope["path"] in OPEN:
@@ -70,24 +58,26 @@ class Watch:
         return self._limits.admits(given)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        told = scope["state"]
-        route = getattr(scope.get("route"), "path", "other")  # the pattern, not what a client wrote
+        told: dict[str, Any] = scope["state"]
+        route = getattr(scope.get("route"), "path", "other")  # the pattern, not what came
         self._metrics.requests.labels(route, status).inc()
         self._metrics.request_seconds.labels(route).observe(seconds)
         if status >= 400:
             self._metrics.errors.labels(told.get("reason", str(status))).inc()
-        fields = {name: told[name] for name in ("rows", "version", "reason") if name in told}
-        if "version" in fields and status == 200:
+        if "version" in told and status == 200:
             self._history.request(seconds)
         quiet = scope["method"] == "GET" and status < 400
-        level = logging.DEBUG if quiet else logging.INFO
-        method = scope["method"] if scope["method"] in ("GET", "POST", "HEAD") else "other"
         event(
             "request",
-            level,
-            method=method,
+            logging.DEBUG if quiet else logging.INFO,
+            method=scope["method"] if scope["method"] in METHODS else "other",
             route=route,
             status=status,
             seconds=round(seconds, 4),
-            **fields,
+            **{name: told[name] for name in ("rows", "version", "reason") if name in told},
         )
+
+
+_NO_TOKEN = JSONResponse(
+    {"error": "A valid bearer token is needed."}, 401, {"WWW-Authenticate": 'Bearer realm="crumb"'}
+)

@@ -46,7 +46,8 @@ def to_rows(X: Any, *, min_rows: int = 1) -> Rows:
     if array.ndim == 1:
         raise InvalidInput(
             "Expected a table with rows and columns (a 2D array), got 1D array instead. Reshape "
-            "your data, for example with X.reshape(-1, 1), or select columns with a list: frame[['a']]."
+            "your data, for example with X.reshape(-1, 1), or select columns with a "
+            "list: frame[['a']]."
         )
     if array.dtype.kind in "OUS":
         numeric = _as_numbers(array)

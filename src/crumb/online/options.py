@@ -1,0 +1,49 @@
+"""The options of a stream: checked once, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crumb.checks import positive
+from crumb.errors import InvalidInput
+from crumb.online.refresh import RefreshPolicy
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What ``CrumbOnline`` was made with; its docstring says what each option does."""
+
+    output: str | None = None
+    quantiles: Sequence[float] | None = None
+    b_min: int = 32
+    timeout: float = 0.1
+    max_pending: int = 10_000
+    refresh: str = "never"
+    refresh_every: int | None = None
+    recent: int = 512
+    significance: float = 0.01
+    plan_ahead: bool = True
+    max_rows: int | None = None
+    max_age: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("b_min", "max_pending", "recent"):
+            positive(name, getattr(self, name))
+        if self.max_rows is not None and positive("max_rows", self.max_rows) < 2:
+            raise InvalidInput("max_rows must be at least 2.")
+        if not self.timeout >= 0:
+            raise InvalidInput(f"timeout must be a number of seconds, got {self.timeout!r}.")
+        if self.max_age is not None and not self.max_age > 0:
+            raise InvalidInput(f"max_age must be a positive number, got {self.max_age!r}.")
+        if not 0 < self.significance < 1:
+            raise InvalidInput(f"significance must lie between 0 and 1, got {self.significance!r}.")
+        _ = self.policy
+
+    @property
+    def policy(self) -> RefreshPolicy:
+        """When to refresh; by default as often as all the recent queries have changed."""
+        if self.refresh_every is not None:
+            return RefreshPolicy(self.refresh, positive("refresh_every", self.refresh_every))
+        every = self.recent if self.refresh != "drift" else max(1, self.recent // 4)
+        return RefreshPolicy(self.refresh, every)
