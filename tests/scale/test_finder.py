@@ -52,7 +52,7 @@ def test_questions_have_the_same_answers(both):
 
 
 def test_centroids_of_the_pool(both):
-    memory, files = both
+    memory, _ = both
     for finder in both:
         centroids = finder.centroids(8)
         assert centroids.shape == (8, 5)
