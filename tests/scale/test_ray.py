@@ -1,4 +1,4 @@
-"""The same on Ray: the answers of the local engine, and what happens when parts die."""
+"""The same on Ray: the local engine's answers, and what happens when parts of a cluster die."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TASKS = [Task(number) for number in range(8)]
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A head node and a second one here, whose workers can import the tests' own modules."""
+    """A head node and a second one on this machine; workers can import the tests' modules."""
     from ray.cluster_utils import Cluster
 
     here = str(Path(__file__).parents[1])
@@ -116,7 +116,7 @@ def test_a_poisoned_task_is_one_clear_error(engine, tmp_path, monkeypatch):
     assert "ray" not in str(caught.value).lower()
 
 
-def test_whoever_stops_listening_stops_the_work(engine, tmp_path):
+def test_an_interrupt_stops_the_work(engine, tmp_path):
     results = engine.map(Beat(tmp_path), iter(TASKS), len(TASKS))
     with pytest.raises(KeyboardInterrupt):
         interrupted(results, tmp_path)

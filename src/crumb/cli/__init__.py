@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 
 from crumb import __version__
-from crumb.cli import bench, demo, models, plan, predict, serve
+from crumb.cli import demo, models, plan, predict, serve
 from crumb.cli.report import complain, note
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -56,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"crumb {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, predict, plan, serve, models, bench):
+    for command in (demo, predict, plan, serve, models):
         command.add_to(commands)
     return parser
 
