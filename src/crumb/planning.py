@@ -37,11 +37,9 @@ def select_contexts(
 ) -> Plan:
     """Cluster the queries and choose a context for each cluster, without any PFN.
 
-    The parameters are those of ``CrumbClassifier`` and its ``fit``; ``options`` are ``strategy``,
-    ``n_clusters``, ``context_size``, ``kernel``, ``rff_dim``, ``herd_batch``, ``bandwidth``,
-    ``early_stopping``, ``min_per_class``, ``device``, ``random_state``, ``n_jobs`` and ``verbose``.
-    ``min_per_class`` works only where ``y_pool``, the class of each pool row, is given. For a pool
-    in Parquet files ``y_pool`` is the name of that column.
+    The parameters are those of ``CrumbClassifier`` and of its ``fit``; ``options`` are its options
+    but for ``budget``. ``min_per_class`` works only where ``y_pool``, the class of each pool row,
+    is given. For a pool in Parquet files ``y_pool`` is the name of that column.
 
     Examples
     --------
@@ -49,10 +47,26 @@ def select_contexts(
     >>> from crumb import select_contexts
     >>> rng = np.random.default_rng(0)
     >>> pool, queries = rng.normal(size=(500, 4)), rng.normal(size=(30, 4))
-    >>> plan = select_contexts(pool, queries, n_clusters=3, context_size=50)
-    >>> plan.n_clusters, plan.sizes.tolist()
-    (3, [50, 50, 50])
+    >>> select_contexts(pool, queries, n_clusters=3, context_size=50).sizes.tolist()
+    [50, 50, 50]
     """
+    asked = _without_model(features, options)
+    about = {"features": features, "categorical_features": categorical_features}
+    if in_files(X_pool):
+        from crumb.scale.engine import resolve_engine
+        from crumb.scale.pool import open_pool
+
+        workers, classify = resolve_engine(engine, asked.n_jobs), None if y_pool is None else True
+        files = X_pool, y_pool, where, columns
+        pool: Pool = open_pool(*files, workers, asked, classify=classify, **about)
+    else:
+        check_in_memory(where, columns)
+        pool = table_pool(X_pool, y_pool, **about)
+    return pool.plan(_points(pool, to_rows(X_queries)), asked.resolve(pool))
+
+
+def _without_model(features: Any, options: dict[str, Any]) -> Options:
+    """The options, if no model is needed for them."""
     asked = Options.of(**options)
     if asked.budget is not None:
         raise InvalidInput("A budget needs a model: use the plan method of a fitted estimator.")
@@ -61,28 +75,14 @@ def select_contexts(
         raise InvalidInput(
             "features='embedding' needs a model: use the plan method of a fitted estimator."
         )
-    if in_files(X_pool):
-        from crumb.scale.engine import resolve_engine
-        from crumb.scale.pool import open_pool
+    return asked
 
-        pool: Pool = open_pool(
-            X_pool,
-            y_pool,
-            where,
-            columns,
-            resolve_engine(engine, asked.n_jobs),
-            asked,
-            classify=None if y_pool is None else True,
-            features=features,
-            categorical_features=categorical_features,
-        )
-    else:
-        check_in_memory(where, columns)
-        pool = table_pool(X_pool, y_pool, features, categorical_features)
-    queries = to_rows(X_queries)
-    if pool.columns != _names(queries) or len(pool.encoder.columns_) != queries.shape[1]:
+
+def _points(pool: Pool, queries: Rows) -> np.ndarray:
+    names = list(queries.columns) if isinstance(queries, pd.DataFrame) else None
+    if pool.columns != names or len(pool.encoder.columns_) != queries.shape[1]:
         raise InvalidInput("X_pool and X_queries must have the same columns in the same order.")
-    return pool.plan(pool.encode(queries)[1], asked.resolve(pool))
+    return pool.encode(queries)[1]
 
 
 def check_in_memory(where: Any, columns: Any) -> None:
@@ -101,10 +101,6 @@ def table_pool(X: Any, y: Any, features: Any, categorical_features: Any) -> Tabl
     if len(codes) != len(rows):
         raise InvalidInput(f"y_pool has {len(codes)} values for {len(rows)} pool rows.")
     return TablePool.learn(rows, encoder, codes, len(classes), features)
-
-
-def _names(rows: Rows) -> list[Any] | None:
-    return list(rows.columns) if isinstance(rows, pd.DataFrame) else None
 
 
 def make_plan(pool: Pool, queries: np.ndarray, options: Options, evidence: bool = True) -> Plan:

@@ -67,8 +67,7 @@ def answer_files(
     It is not called where a ``plan`` is given. ``about`` is all that decides the answers: parts
     that were made with another one are refused.
     """
-    out = Path(out)
-    folder = out.with_name(out.name + ".parts")
+    folder = Path(out).with_name(Path(out).name + ".parts")
     starts = range(0, source.rows, chunk_rows)
     parts = [folder / f"{number:06d}.parquet" for number in range(len(starts))]
     files = sorted({shard.path for shard in source.shards})
@@ -86,7 +85,7 @@ def answer_files(
                 assert plan is not None
                 _write(part, answer(rows, plan))
             advance(1)
-    _join(out, parts)
+    _join(Path(out), parts)
     shutil.rmtree(folder)
     return plan if plan is not None else make_plan(sample_rows(source, PLANNED_ROWS, seed))
 

@@ -61,9 +61,14 @@ class LocalEngine(Engine):
         waiting: Waiting = deque()
         try:
             yield from self._in_processes(function, iter(tasks), jobs, waiting)
-        finally:
-            if waiting and jobs in _executors:  # an error, Ctrl-C, or results no longer wanted
+        except Exception:
+            for _, future in waiting:
+                future.cancel()
+            raise
+        except BaseException:  # Ctrl-C, or the results are no longer wanted
+            if waiting and jobs in _executors:
                 _executors.pop(jobs).shutdown(wait=False, kill_workers=True)
+            raise
 
     def _in_processes(
         self, function: Callable[[Any], Result], tasks: Iterator[Any], jobs: int, waiting: Waiting

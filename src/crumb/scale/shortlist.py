@@ -54,6 +54,7 @@ class Shortlist:
         self.counts = np.zeros(self.starts[-1], dtype=np.int64)
         self.limits = np.full(self.starts[-1], np.inf) if limits is None else limits.copy()
         self.parts: list[Kept] = []
+        self.whole: Kept | None = None  # all parts, when nothing was added since
         self.sorted = self.used = 0  # entries, and rows, when they were sorted last
 
     def add(self, block: Block) -> None:
@@ -75,9 +76,11 @@ class Shortlist:
 
     def done(self) -> Kept:
         """Everything kept: entries by list and key, rows by number."""
-        self._sort()
-        self._drop_rows()
-        return self.parts[0]
+        if self.whole is None:
+            self._sort()
+            self._drop_rows()
+            self.whole = self.parts[0]
+        return self.whole
 
     def lists_of(self, number: int) -> list[np.ndarray]:
         """The places of the rows in each list of a rule, lowest key first."""
@@ -94,6 +97,7 @@ class Shortlist:
 
     def _wait(self, more: Kept) -> None:
         self.parts.append(more)
+        self.whole = None
         entries = sum(len(part.lists) for part in self.parts)
         if entries - self.sorted > max(ROOM, self.sorted):
             self._sort()
