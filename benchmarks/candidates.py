@@ -21,9 +21,8 @@ from sklearn.datasets import make_blobs
 from crumb.files import atomic_write
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import Rbf
-from crumb.herding.neighbours import Neighbours
+from crumb.herding.neighbours import PoolCandidates, rows_at_distances
 from crumb.herding.objective import CandidateObjective
-from crumb.herding.strata import rows_at_distances
 from crumb.selection.clustering import cluster
 
 sys.path.insert(0, str(Path(__file__).parent / "scale"))
@@ -54,7 +53,7 @@ def compare(kind: str, rows: int, columns: int, n: int, clusters: list[int]) -> 
     labels, _ = cluster(queries, CLUSTERS, 0)
     sigma = float(np.median(pdist(pool[:2_000])))
     near, order = (
-        Neighbours(pool, queries, labels, n, 0),
+        PoolCandidates(pool, queries, labels, n, 0).neighbours,
         np.random.default_rng(0).permutation(rows),
     )
     found: dict[str, list[float]] = {}
@@ -77,7 +76,9 @@ def compare(kind: str, rows: int, columns: int, n: int, clusters: list[int]) -> 
         for way, candidates in ways.items():
             points = torch.from_numpy(gaps[candidates].astype(np.float64))
             terms = torch.from_numpy(cross[candidates])
-            objective = CandidateObjective(Rbf(sigma), [points], [terms], torch.zeros(1))
+            objective = CandidateObjective(
+                Rbf(sigma), [points], [terms], torch.zeros(1), np.float32
+            )
             (context,) = herd(objective, n)
             found.setdefault(way, []).append(mmd2(pool[candidates[context.indices]], mine, sigma))
     means = {way: float(np.mean(values)) for way, values in found.items()}

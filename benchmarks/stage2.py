@@ -30,12 +30,10 @@ from sklearn.datasets import make_blobs
 
 from crumb.files import atomic_write
 from crumb.herding.candidates import herd_candidates
-from crumb.herding.clusters import Clusters
-from crumb.herding.cost import Load
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import RandomFourierFeatures, Rbf, median_bandwidth
-from crumb.herding.objective import ExactObjective, RffObjective
-from crumb.herding.search import resolve_search
+from crumb.herding.objective import Clusters, ExactObjective, RffObjective
+from crumb.herding.search import Load, resolve_search
 from crumb.parallel import block_threads
 from crumb.selection.clustering import cluster
 
@@ -159,7 +157,7 @@ def coreax(task: Task) -> Callable[[], Contexts]:
 def ways(task: Task) -> dict[str, Callable[[Any], Contexts]]:
     P, Q, L = task.tensors()
     exact, n, clusters = Rbf(task.sigma), task.n, Clusters(Q, L)
-    auto = resolve_search("auto", 256, "auto", task.sigma, Load(len(P), len(Q), len(clusters), n))
+    auto = resolve_search("auto", 256, "auto", Load(len(P), len(Q), len(clusters), n))
     assert auto.name == "candidates"
 
     def rff(dim: int, batch: int) -> Callable[[Any], Contexts]:
@@ -201,7 +199,8 @@ def measure(task: Task, skip: list[str], repeats: int) -> list[dict[str, Any]]:
                 started = time.perf_counter()
                 contexts = way(blocks)
                 seconds.append(time.perf_counter() - started)
-        mmd2 = float(np.mean([exact.mmd2(Q[k == L], P[rows]) for k, rows in enumerate(contexts)]))
+        traces = [exact.prefix_mmd2(P[rows], Q[k == L]) for k, rows in enumerate(contexts)]
+        mmd2 = float(np.mean([float(trace[-1]) for trace in traces]))
         records.append(
             {
                 "way": name,
@@ -242,7 +241,7 @@ def _grown(options: argparse.Namespace, rows: int) -> dict[str, Any]:
     P, Q, L = task.tensors()
     clusters = Clusters(Q, L)
     most = resolve_search(
-        "auto", 256, "auto", task.sigma, Load(rows, len(Q), task.clusters, task.n)
+        "auto", 256, "auto", Load(rows, len(Q), task.clusters, task.n)
     ).most_candidates
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     seconds = []

@@ -40,7 +40,8 @@ def mean_mmd2(plan: Plan) -> float:
     kernel = Rbf(plan.settings["bandwidth"])
     pool, queries = torch.from_numpy(plan._pool).double(), torch.from_numpy(plan._queries).double()
     values = [
-        kernel.mmd2(pool[rows], queries[plan.labels == k]) for k, rows in enumerate(plan.contexts)
+        float(kernel.prefix_mmd2(pool[rows], queries[plan.labels == k])[-1])
+        for k, rows in enumerate(plan.contexts)
     ]
     return float(np.average(values, weights=np.bincount(plan.labels)))
 

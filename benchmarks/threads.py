@@ -14,10 +14,9 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from crumb.herding.clusters import Clusters
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import Rbf
-from crumb.herding.objective import ExactObjective
+from crumb.herding.objective import Clusters, ExactObjective
 from crumb.parallel import block_threads
 
 

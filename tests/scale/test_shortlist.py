@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crumb.herding.neighbours import below
-from crumb.herding.strata import STRATA
+from crumb.herding.neighbours import STRATA, below
 from crumb.rng import row_numbers
 from crumb.scale import rules, shortlist
 from crumb.scale.block import Block

@@ -15,8 +15,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from crumb.herding.neighbours import below, nearest_each, squared_distances, tile_rows
-from crumb.herding.strata import ELSEWHERE, STRATA
+from crumb.herding.neighbours import (
+    ELSEWHERE,
+    STRATA,
+    below,
+    nearest_each,
+    squared_distances,
+    tile_rows,
+)
 from crumb.scale.block import Block
 from crumb.scale.closeness import Closeness
 
@@ -156,7 +162,7 @@ class NearestRows(Rule):
 
 
 class Strata(Rule):
-    """Candidates for herding, as ``rows_at_distances`` (herding/strata.py) takes them in memory.
+    """Candidates for herding, as ``rows_at_distances`` (herding/) takes them in memory.
 
     Equally many come from each tenth of the queries' closeness to their cluster. What an inner
     stratum lacks comes from the next one out, and a tenth from beyond. Each cluster has S + 2

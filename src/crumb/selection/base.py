@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 
-from crumb.herding.cost import Load
 from crumb.herding.kernel import RandomFourierFeatures
-from crumb.herding.search import Search
+from crumb.herding.search import Load, Search
 from crumb.parallel import MapBlocks
 from crumb.rng import generator
 from crumb.selection.clustering import cluster

@@ -22,7 +22,7 @@ from crumb.rng import generator, row_numbers
 from crumb.selection.clustering import cluster, nearest_centroid
 
 if TYPE_CHECKING:
-    from crumb.herding.candidates import Candidates
+    from crumb.herding.neighbours import Candidates
     from crumb.selection.base import Problem
 
 SUPPORT_ROWS = 20_000  # pool rows that tell whether the pool reaches a query
