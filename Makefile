@@ -13,20 +13,23 @@ test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src pretraining tests benchmarks
+	$(BIN)/ruff format --check src pretraining tests benchmarks
 	$(BIN)/mypy
 
-# What needs neither a GPU nor the folder of real tables; half an hour on two cores, most of it for the full context.
+# What needs neither a GPU nor the folder of real tables: half an hour on two cores, most of it for
+# the full context.
+RESULTS := benchmarks/results
 bench: $(STAMP)
-	$(BIN)/python benchmarks/clusters.py --out benchmarks/results/clusters.json
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
-	$(BIN)/python benchmarks/stage2.py --out benchmarks/results/stage2.json
-	$(BIN)/python benchmarks/stage2.py --grow 100000 200000 400000 --out benchmarks/results/stage2_growth.json
-	$(BIN)/python benchmarks/context_cache.py --out benchmarks/results/context_cache.json
-	$(BIN)/python benchmarks/pass_speed.py --out benchmarks/results/pass_speed.json
-	$(BIN)/python benchmarks/budget.py --out benchmarks/results/budget.json
-	$(BIN)/python benchmarks/whole.py --out benchmarks/results/whole.json
+	$(BIN)/python benchmarks/stage1.py --out $(RESULTS)/stage1.json
+	$(BIN)/python benchmarks/stage2.py --out $(RESULTS)/stage2.json
+	$(BIN)/python benchmarks/stage2.py --grow 100000 200000 400000 --out $(RESULTS)/stage2_growth.json
+	$(BIN)/python benchmarks/stage3.py kept --out $(RESULTS)/kept_contexts.json
+	$(BIN)/python benchmarks/stage3.py size --repeats 15 --out $(RESULTS)/pass_speed.json
+	$(BIN)/python benchmarks/whole.py --rows 50000 --budgets 2s 8s 20s "10s 0.5GB" \
+		--out $(RESULTS)/budget.json
+	$(BIN)/python benchmarks/whole.py --out $(RESULTS)/whole.json
 	$(BIN)/python benchmarks/plots.py
 
 # A venv that was interrupted half-way has no stamp, so the next run finishes it.

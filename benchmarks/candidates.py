@@ -1,134 +1,120 @@
-"""Which rows are worth herding among? MMD² of contexts from few candidates, as a multiple of exact herding's.
+"""Which rows are worth herding among? MMD² from few candidates, as a multiple of exact herding's.
 
     python benchmarks/candidates.py --out benchmarks/results/candidates.json
 
-Three made tables: many Gaussian groups, one cloud, and blobs that lie apart, each of which is a cluster of queries.
-Candidates are drawn by their distance from the centroid, or are the nearest rows of each query, or half and half.
+Three kinds of made tables: many Gaussian groups, one cloud, and blobs that lie apart, each of which
+is a cluster of queries. Candidates are drawn by their distance from the centroid, or are the
+nearest rows of each query, or half and half.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from pathlib import Path
-
+import common
 import numpy as np
 import torch
 from scipy.spatial.distance import cdist, pdist
-from sklearn.datasets import make_blobs
 
-from crumb.files import atomic_write
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import Rbf
 from crumb.herding.neighbours import PoolCandidates, rows_at_distances
 from crumb.herding.objective import CandidateObjective
 from crumb.selection.clustering import cluster
 
-sys.path.insert(0, str(Path(__file__).parent / "scale"))
-import generate
-
 QUERIES, CLUSTERS = 1_000, 20
+TABLES = (
+    "groups:1000000x20",
+    "groups:3000000x6",
+    "cloud:1000000x20",
+    "cloud:1000000x4",
+    "blobs:200000x20",
+)
 
 
 def table(kind: str, rows: int, columns: int) -> np.ndarray:
-    """Rows and queries, standardised; the queries come first."""
+    """Queries and then rows, standardised."""
     if kind == "groups":
-        parts = [generate.queries(QUERIES)]
-        parts += [
-            generate.rows(p, min(1_000_000, rows - p * 1_000_000))
-            for p in range(-(-rows // 1_000_000))
-        ]
-        points = np.concatenate([np.column_stack(list(part.values())[:columns]) for part in parts])
+        starts = range(0, rows, 1_000_000)
+        parts = [common.grouped_queries(QUERIES)]
+        parts += [common.grouped_rows(i, min(1_000_000, rows - s)) for i, s in enumerate(starts)]
+        points = np.concatenate([part[common.NAMES[:columns]].to_numpy() for part in parts])
     elif kind == "cloud":
         points = np.random.default_rng(0).normal(size=(QUERIES + rows, columns))
     else:
-        points, _ = make_blobs(QUERIES + rows, columns, centers=CLUSTERS, random_state=0)
-    return (points - points.mean(axis=0)) / points.std(axis=0)
+        points = common.blobs(QUERIES + rows, columns, CLUSTERS)
+    return common.standardised(points)
 
 
-def compare(kind: str, rows: int, columns: int, n: int, clusters: list[int]) -> dict[str, object]:
-    points = table(kind, rows, columns)
-    queries, pool = points[:QUERIES], points[QUERIES:].astype(np.float32)
-    labels, _ = cluster(queries, CLUSTERS, 0)
-    sigma = float(np.median(pdist(pool[:2_000])))
-    near, order = (
-        PoolCandidates(pool, queries, labels, n, 0).neighbours,
-        np.random.default_rng(0).permutation(rows),
-    )
-    found: dict[str, list[float]] = {}
-    for k in clusters:
-        mine = queries[labels == k]
-        gaps = pool - mine.mean(axis=0).astype(np.float32)
-        distance = np.einsum("ij,ij->i", gaps, gaps)
-        of_queries = ((mine - mine.mean(axis=0)) ** 2).sum(axis=1)
-        cross = np.concatenate(
-            [mean_kernel(pool[i : i + 50_000], mine, sigma) for i in range(0, rows, 50_000)]
-        )
-        ways = {"exact": np.arange(rows)}
+class Cluster:
+    """One cluster of queries, and the pool as it sees it."""
+
+    def __init__(self, pool: np.ndarray, queries: np.ndarray, sigma: float):
+        self.pool, self.queries, self.sigma = pool, queries, sigma
+        self.gaps = pool - queries.mean(axis=0).astype(np.float32)
+        self.distance = np.einsum("ij,ij->i", self.gaps, self.gaps)
+        self.of_queries = ((queries - queries.mean(axis=0)) ** 2).sum(axis=1)
+        parts = [pool[i : i + 50_000] for i in range(0, len(pool), 50_000)]
+        self.cross = np.concatenate([mean_kernel(part, queries, sigma) for part in parts])
+
+    def candidates(self, near: PoolCandidates, k: int, n: int, order: np.ndarray) -> dict:
+        ways = {"exact": np.arange(len(self.pool))}
         for times in (24, 48, 96):
             count = times * n
-            drawn = rows_at_distances(distance, of_queries, count, order)
-            ways[f"by distance, {times}n"] = drawn
-            ways[f"neighbours, {times}n"] = near([k], count)[0]
-            half = rows_at_distances(distance, of_queries, count // 2, order)
-            ways[f"half and half, {times}n"] = np.union1d(half, near([k], count // 2)[0])
-        for way, candidates in ways.items():
-            points = torch.from_numpy(gaps[candidates].astype(np.float64))
-            terms = torch.from_numpy(cross[candidates])
-            objective = CandidateObjective(
-                Rbf(sigma), [points], [terms], torch.zeros(1), np.float32
+            drawn, half = (
+                rows_at_distances(self.distance, self.of_queries, size, order)
+                for size in (count, count // 2)
             )
-            (context,) = herd(objective, n)
-            found.setdefault(way, []).append(mmd2(pool[candidates[context.indices]], mine, sigma))
-    means = {way: float(np.mean(values)) for way, values in found.items()}
-    ratios = {way: round(value / means["exact"], 3) for way, value in means.items()}
-    return {
-        "table": kind,
-        "rows": rows,
-        "columns": columns,
-        "n": n,
-        "clusters": clusters,
-        "mmd2_ratio": ratios,
-    }
+            ways[f"by distance, {times}n"] = drawn
+            ways[f"neighbours, {times}n"] = near.neighbours([k], count)[0]
+            ways[f"half and half, {times}n"] = np.union1d(half, near.neighbours([k], count // 2)[0])
+        return ways
+
+    def mmd2(self, candidates: np.ndarray, n: int) -> float:
+        """Of the context that is herded among the candidates."""
+        points = torch.from_numpy(self.gaps[candidates].astype(np.float64))
+        cross = torch.from_numpy(self.cross[candidates])
+        objective = CandidateObjective(
+            Rbf(self.sigma), [points], [cross], torch.zeros(1), np.float32
+        )
+        (context,) = herd(objective, n)
+        chosen = self.pool[candidates[context.indices]]
+        pairs = ((chosen, chosen), (self.queries, self.queries), (chosen, self.queries))
+        own, of_queries, cross = (mean_kernel(a, b, self.sigma).mean() for a, b in pairs)
+        return float(own + of_queries - 2 * cross)
 
 
 def mean_kernel(some: np.ndarray, others: np.ndarray, sigma: float) -> np.ndarray:
     return np.exp(-0.5 / sigma**2 * cdist(some, others, "sqeuclidean")).mean(axis=1)
 
 
-def mmd2(context: np.ndarray, queries: np.ndarray, sigma: float) -> float:
-    pairs = ((context, context), (queries, queries), (context, queries))
-    own, of_queries, cross = (mean_kernel(some, others, sigma).mean() for some, others in pairs)
-    return float(own + of_queries - 2 * cross)
+def compare(kind: str, rows: int, columns: int, n: int, clusters: list[int]) -> common.Record:
+    points = table(kind, rows, columns)
+    queries, pool = points[:QUERIES], points[QUERIES:].astype(np.float32)
+    labels, _ = cluster(queries, CLUSTERS, 0)
+    sigma = float(np.median(pdist(pool[:2_000])))
+    near = PoolCandidates(pool, queries, labels, n, 0)
+    order = np.random.default_rng(0).permutation(rows)
+    found: dict[str, list[float]] = {}
+    for k in clusters:
+        one = Cluster(pool, queries[labels == k], sigma)
+        for way, candidates in one.candidates(near, k, n, order).items():
+            found.setdefault(way, []).append(one.mmd2(candidates, n))
+    exact = np.mean(found["exact"])
+    ratios = {way: round(float(np.mean(values) / exact), 3) for way, values in found.items()}
+    facts = {"table": kind, "rows": rows, "columns": columns, "n": n, "clusters": clusters}
+    return common.say(facts | {"mmd2_ratio": ratios})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--tables",
-        nargs="+",
-        default=[
-            "groups:1000000x20",
-            "groups:3000000x6",
-            "cloud:1000000x20",
-            "cloud:1000000x4",
-            "blobs:200000x20",
-        ],
-    )
-    parser.add_argument("--context-size", type=int, default=500)
+    parser = common.parser(__doc__, context_size=500)
+    parser.add_argument("--tables", nargs="+", default=TABLES, help="kind:rowsxcolumns")
     parser.add_argument("--clusters", type=int, nargs="+", default=[0, 7, 13])
-    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found = []
+    records = []
     for word in options.tables:
         kind, shape = word.split(":")
         rows, columns = map(int, shape.split("x"))
-        found.append(compare(kind, rows, columns, options.context_size, options.clusters))
-        print(json.dumps(found[-1]), flush=True)
-    if options.out:
-        with atomic_write(options.out) as file:
-            file.write(json.dumps(found, indent=1).encode())
+        records.append(compare(kind, rows, columns, options.context_size, options.clusters))
+    common.write(options, records)
 
 
 if __name__ == "__main__":

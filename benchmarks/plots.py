@@ -31,6 +31,14 @@ COLOURS = {
     "textbook rff 64, batch 50": "#F0A36B",
 }
 
+DRIFT: dict[str, tuple[str, dict[str, str]]] = {
+    "drift": ("refresh='drift'", {"color": "#0072B2"}),
+    "never": ("refresh='never'", {"color": "#E69F00"}),
+    "drift alone": ("drift, for the queries alone", {"color": "#0072B2", "linestyle": ":"}),
+    "never alone": ("never, for the queries alone", {"color": "#E69F00", "linestyle": ":"}),
+    "micp": ("MICP", {"color": "#CC79A7"}),
+}
+
 
 def read(name: str) -> Any:
     return json.loads((RESULTS / name).read_text())
@@ -44,50 +52,44 @@ def save(figure: Any, name: str) -> None:
 
 def stage2() -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.2), layout="constrained")
-    for record in read("stage2.json")["records"]:
-        left.scatter(
-            record["seconds"], record["mmd2"], s=60, color=COLOURS[record["way"]], zorder=3
-        )
-        above = record["way"] not in ("rff 64, batch 50", "coreax", "exact")
-        left.annotate(
-            record["way"],
-            (record["seconds"], record["mmd2"]),
-            xytext=(0, 9 if above else -16),
-            textcoords="offset points",
-            ha="center",
-            fontsize=8,
-        )
-    left.set(
-        xscale="log",
-        yscale="log",
-        xlabel="seconds",
-        ylabel="mean MMD²",
-        title="200,000 rows in blobs, two cores",
-    )
-    left.set(xlim=(0.15, 200), ylim=(8e-7, 2e-2))
-    tables: dict[str, dict[str, float]] = {}
-    for record in read("stage2_real.json")["records"]:
-        tables.setdefault(record["table"], {})[record["way"]] = record["mmd2_ratio"]
-    for i, ratios in enumerate(tables.values()):
-        for way, ratio in ratios.items():
-            if way in ("auto", "rff 256, batch 10", "rff 64, batch 50"):
-                label = way if i == 0 else None
-                right.scatter(ratio, i, color=COLOURS[way], label=label, zorder=3)
-    right.axvline(1.0, color="#999999", linewidth=1)
-    right.set(xscale="log", xlabel="MMD² as a multiple of exact herding's", title="real tables")
-    right.set_yticks(range(len(tables)), list(tables), fontsize=8)
-    right.invert_yaxis()
-    right.set_xlim(0.8, 5_000)
-    right.legend(fontsize=8, loc="center right")
+    seconds_and_mmd2(left)
+    real_tables(right)
     for axes in (left, right):
         axes.grid(alpha=0.3)
     save(figure, "stage2.png")
 
 
+def seconds_and_mmd2(axes: Any) -> None:
+    for record in read("stage2.json")["records"]:
+        way, place = record["way"], (record["seconds"], record["mmd2"])
+        axes.scatter(*place, s=60, color=COLOURS[way], zorder=3)
+        below = way in ("rff 64, batch 50", "coreax", "exact")
+        where = {"xytext": (0, -16 if below else 9), "textcoords": "offset points"}
+        axes.annotate(way, place, ha="center", fontsize=8, **where)
+    axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="mean MMD²")
+    axes.set(xlim=(0.15, 200), ylim=(8e-7, 2e-2), title="200,000 rows in blobs, two cores")
+
+
+def real_tables(axes: Any) -> None:
+    tables: dict[str, dict[str, float]] = {}
+    for record in read("stage2_real.json")["records"]:
+        tables.setdefault(record["table"], {})[record["way"]] = record["mmd2_ratio"]
+    for i, ratios in enumerate(tables.values()):
+        for way in ("auto", "rff 256, batch 10", "rff 64, batch 50"):
+            label = way if i == 0 else None
+            axes.scatter(ratios[way], i, color=COLOURS[way], label=label, zorder=3)
+    axes.axvline(1.0, color="#999999", linewidth=1)
+    axes.set(xscale="log", xlabel="MMD² as a multiple of exact herding's", title="real tables")
+    axes.set_yticks(range(len(tables)), list(tables), fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlim(0.8, 5_000)
+    axes.legend(fontsize=8, loc="center right")
+
+
 def stage3() -> None:
     results = [
         r
-        for r in read("fused.json")["results"]
+        for r in read("fused.json")["records"]
         if r["case"] in ("clusters", "a context for each query")
     ]
     names = {
@@ -110,16 +112,7 @@ def stage3() -> None:
 
 
 def online_drift() -> None:
-    """Accuracy while the queries slide along the table, a panel a table; the mean of five steps at a time."""
-    blue, orange, pink = "#0072B2", "#E69F00", "#CC79A7"
-    ways = {
-        "drift": blue,
-        "never": orange,
-        "drift alone": blue,
-        "never alone": orange,
-        "micp": pink,
-    }
-    names = {way: f"refresh={way!r}" for way in ("drift", "never")} | {"micp": "MICP"}
+    """Accuracy while the queries slide along the table; the mean of five steps at a time."""
     curves: dict[str, dict[str, dict[float, list[float]]]] = {}
     for record in read("online_drift.json")["records"]:
         curve = curves.setdefault(record["table"], {}).setdefault(record["way"], {})
@@ -130,26 +123,17 @@ def online_drift() -> None:
         rows, columns, figsize=(3.4 * columns, 2.8 * rows), squeeze=False, layout="constrained"
     )
     for axes, (table, found) in zip(panels.flat, curves.items(), strict=False):
-        for way, colour in ways.items():
-            if way not in found:
-                continue
-            taus = np.array(sorted(found[way]))
-            accuracy = np.array([np.mean(found[way][tau]) for tau in taus])
-            alone = way.endswith(" alone")
-            name = names.get(way, f"{way.removesuffix(' alone')}, for the queries alone")
-            axes.plot(
-                smooth(taus),
-                smooth(accuracy),
-                color=colour,
-                linestyle=":" if alone else "-",
-                label=name,
-            )
+        for way, (label, style) in DRIFT.items():
+            if way in found:
+                taus = np.array(sorted(found[way]))
+                accuracy = np.array([np.mean(found[way][tau]) for tau in taus])
+                axes.plot(smooth(taus), smooth(accuracy), label=label, **style)
         axes.set_title(table, fontsize=9)
         axes.grid(alpha=0.3)
         axes.tick_params(labelsize=8)
     for axes in panels.flat[len(curves) :]:
         axes.set_visible(False)
-    figure.supxlabel("how far the window has slid along the first component (τ)", fontsize=9)
+    figure.supxlabel("how far the queries have slid along the first component (τ)", fontsize=9)
     figure.supylabel("accuracy", fontsize=9)
     panels[0, 0].legend(fontsize=8)
     save(figure, "online_drift.png")

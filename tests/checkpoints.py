@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from crumb.pfn.tabicl import V2_ARCHITECTURE
+from crumb.pfn.architecture import V2_ARCHITECTURE, build
 
 TINY = {
     "embed_dim": 16,
@@ -40,10 +40,8 @@ V1 = {
 
 
 def write_tabicl(path: Path, config: dict[str, Any], seed: int = 0) -> Path:
-    from tabicl._model.tabicl import TabICL
-
     torch.manual_seed(seed)
-    network = TabICL(**config)
+    network = build(config)
     torch.save({"config": config, "state_dict": network.state_dict()}, path)
     return path
 
@@ -118,4 +116,14 @@ def randomised(network: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
         for weight in network.parameters():
             if weight.ndim >= 2:
                 weight.normal_(std=0.2)
+    return network
+
+
+def shaken(network: torch.nn.Module) -> torch.nn.Module:
+    """A network none of whose parameters is zero."""
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in network.parameters():
+            if parameter.requires_grad:  # not the fixed frequencies of the position encoding
+                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
     return network

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import torch
 
 QUANTILES = [0.05, 0.5, 0.9]
 
@@ -46,3 +47,16 @@ def classes(rows: int, seed: int, count: int = 3) -> np.ndarray:
 
 def targets(rows: int, seed: int) -> np.ndarray:
     return 100 + 20 * np.random.default_rng(seed).normal(size=rows)
+
+
+def stacked_labels(task: str, tables: int, train: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(5)
+    if task == "regression":
+        return torch.randn(tables, train, generator=generator)
+    y = torch.randint(4, (tables, train), generator=generator).float()
+    y[:, :4] = torch.arange(4)  # all classes are there
+    return y
+
+
+def stacked_cells(tables: int, rows: int, features: int) -> torch.Tensor:
+    return torch.randn(tables, rows, features, generator=torch.Generator().manual_seed(3))

@@ -1,58 +1,118 @@
-"""Benchmarks at least run: their small mode on a CPU."""
+"""Benchmarks at least run: their small mode on a CPU. And the docs name only what is there."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "benchmarks"
 
 
-def test_online_drift(tmp_path: Path) -> None:
-    out = tmp_path / "drift.json"
-    sizes = {"--steps": 5, "--queries": 60, "--window": 60, "--clusters": 3, "--context-size": 30}
-    command = [sys.executable, BENCHMARKS / "online" / "drift.py", "--tables", "board", "--out", out]
-    command += [str(word) for pair in sizes.items() for word in pair]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
+def run(script: str, *words: Any) -> str:
+    command = [sys.executable, BENCHMARKS / script, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    return done.stdout
+
+
+def test_every_script_can_be_imported() -> None:
+    """One process for all: most of the time goes into importing torch."""
+    folders = [BENCHMARKS, BENCHMARKS / "online"]
+    names = [path.stem for folder in folders for path in folder.glob("*.py")]
+    code = f"import sys; sys.path[:0] = {[str(folder) for folder in folders]}\n"
+    code += "\n".join(f"import {name}" for name in names)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert len(names) > 10
+
+
+def test_stage2(tmp_path: Path) -> None:
+    out = tmp_path / "stage2.json"
+    sizes = ("--rows", 3_000, "--queries", 60, "--clusters", 3, "--context-size", 40)
+    run("stage2.py", *sizes, "--repeats", 1, "--skip", "coreax", "--out", out)
+    found = {one["way"]: one for one in json.loads(out.read_text())["records"]}
+    assert len(found) == 6
+    for way in ("exact", "rff 64, batch 50"):
+        assert found[way]["same_choices"] == 1.0
+    assert found["exact"]["mmd2"] < found["rff 64, batch 50"]["mmd2"]
+
+
+def test_whole(tmp_path: Path) -> None:
+    out = tmp_path / "whole.json"
+    sizes = ("--rows", 600, "--columns", 4, "--queries", 40, "--context-size", 60)
+    run("whole.py", *sizes, "--repeats", 1, "--out", out)
     records = json.loads(out.read_text())["records"]
-    assert [(one["way"], one["step"], one["tau"]) for one in records] == [
-        (way, step, step / 4) for way in ("drift", "never", "drift alone", "never alone", "micp") for step in range(5)
-    ]
-    version = {one["way"]: one["version"] for one in records}
-    assert version["never"] == version["never alone"] == version["micp"] == 1 < version["drift"]
+    assert [one["way"] for one in records] == ["crumb", "full"]
+    for one in records:
+        assert one["seconds"] > 0
+        assert 0.5 < one["accuracy"] <= 1
 
 
 def test_fused(tmp_path: Path) -> None:
     out = tmp_path / "fused.json"
-    command = [sys.executable, BENCHMARKS / "fused.py", "--small", "--repeats", "1", "--out", out]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
-    results = json.loads(out.read_text())["results"]
-    found = {(one["case"], one["way"]): one for one in results}
-    assert len(found) == len(results) == 17
+    run("stage3.py", "fused", "--small", "--repeats", 1, "--out", out)
+    records = json.loads(out.read_text())["records"]
+    found = {(one["case"], one["way"]): one for one in records}
+    assert len(found) == len(records) == 17
     for case, way in found:
         if way == "fused":
             assert found[case, way]["difference"] < 1e-5
             assert found[case, way]["network_seconds"] < found[case, way]["seconds"]
 
 
+def test_online_drift(tmp_path: Path) -> None:
+    out = tmp_path / "drift.json"
+    sizes = ("--steps", 5, "--queries", 60, "--recent", 60, "--clusters", 3, "--context-size", 30)
+    run("online/drift.py", *sizes, "--out", out)
+    records = json.loads(out.read_text())["records"]
+    assert [(one["way"], one["step"], one["tau"]) for one in records] == [
+        (way, step, step / 4)
+        for way in ("drift", "never", "drift alone", "never alone", "micp")
+        for step in range(5)
+    ]
+    version = {one["way"]: one["version"] for one in records}
+    assert version["never"] == version["never alone"] == version["micp"] == 1 < version["drift"]
+
+
 def test_load_of_a_service(tmp_path: Path) -> None:
     """Every answer is checked in it; here only that it runs and finds nothing wrong."""
     out = tmp_path / "load.json"
-    words = "--minutes 0.05 --seconds 1 --rows 300 --queries 200 --clusters 2 --context 30 --clients 8 --timeouts"
-    command = [
-        sys.executable,
-        BENCHMARKS / "online" / "load.py",
-        *words.split(),
-        "--refresh-every",
-        "100",
-        "--out",
-        out,
-    ]
-    subprocess.run(command, check=True, capture_output=True, timeout=300)
-    found = json.loads(out.read_text())["sustained"]
+    sizes = "--minutes 0.05 --seconds 1 --rows 300 --queries 200 --clusters 2 --context 30"
+    more = "--clients 8 --timeouts --refresh-every 100"
+    run("online/load.py", *sizes.split(), *more.split(), "--out", out)
+    found = json.loads(out.read_text())["records"]["sustained"]
     assert found["answers"] == found["requests"] > 50
     assert found["versions"] > 1
-    assert found["lost"] == found["wrong_answers"] == found["mixed_up_ids"] == found["exit_status"] == 0
+    assert found["without_any_reply"] == found["sent_and_cut_off"] == 0
+    assert found["wrong_answers"] == found["mixed_up_ids"] == found["exit_status"] == 0
     assert found["largest_difference"] < 1e-5
+
+
+def test_the_embedded_networks_meet_their_targets() -> None:
+    """By the results that are kept beside the script."""
+    lines = run("embedded.py", "--targets", BENCHMARKS / "results" / "embedded.json").splitlines()
+    assert len(lines) == 7
+    assert all(line.startswith("met ") for line in lines)
+
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_pages_name_only_scripts_and_results_that_exist(page: Path) -> None:
+    named = set(re.findall(r"benchmarks/[\w/-]+\.(?:py|json)\b", page.read_text(encoding="utf-8")))
+    missing = sorted(name for name in named if not (ROOT / name).is_file())
+    assert not missing
+
+
+def test_every_file_of_results_is_named_on_a_page() -> None:
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    kept = {path.name for path in (BENCHMARKS / "results").iterdir()}
+    assert not {name for name in kept if name not in text}

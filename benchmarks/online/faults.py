@@ -1,13 +1,16 @@
-"""crumb serve when things go wrong: what clients saw, what was lost, how long until it was ready again.
+"""``crumb serve`` when things go wrong: what clients saw, what was lost, when it was ready again.
 
-python benchmarks/online/faults.py --out benchmarks/results/online_faults.json
+    python benchmarks/online/faults.py --out benchmarks/results/online_faults.json
+
+Two faults are built into the service: ``faults.py --sabotage refresh …`` runs ``crumb serve`` with
+new plans that fail, and ``--sabotage memory …`` one whose passes of cluster 0 run out of memory for
+as long as the file named by CRUMB_FAULT exists.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import resource
 import signal
@@ -18,231 +21,199 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from client import Load, Outcome
-from load import checked, words
-from served import Served, table, write_train
+from service import Load, Outcome, Served, Training, common, head, table
 
 from crumb import CrumbOnline
-from crumb.files import atomic_write
+from crumb.online import stream, version
 
-SABOTAGE = Path(__file__).with_name("sabotage.py")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=20_000)
-    parser.add_argument("--clusters", type=int, default=20)
-    parser.add_argument("--context", type=int, default=500)
-    parser.add_argument("--rate", type=float, default=50.0, help="queries a second")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each part")
-    parser.add_argument("--slow", type=int, default=1_000, help="slow clients")
-    parser.add_argument("--only", nargs="*", choices=list(FAULTS), default=list(FAULTS))
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    result: dict[str, Any] = {"settings": {k: v for k, v in vars(options).items() if k != "out"}}
-    for name in options.only:
-        with tempfile.TemporaryDirectory() as folder:
-            result[name] = FAULTS[name](options, Path(folder))
-        print(name, json.dumps(result[name], indent=1), flush=True)
-    if options.out:
-        with atomic_write(options.out) as file:
-            file.write(json.dumps(result, indent=1).encode())
+Seen = dict[str, Any]
 
 
-def prepared(options: argparse.Namespace, folder: Path) -> tuple[list[Any], np.ndarray]:
-    write_train(folder / "train.parquet", options.rows)
-    return words(folder / "train.parquet", options), table(5_000, 1)[0]
+class Bench:
+    """One training table and one set of queries; each fault has a folder of its own."""
+
+    def __init__(self, options: argparse.Namespace, folder: Path):
+        self.options, self.state, self.log = options, folder / "state", folder / "log"
+        self.training = Training.write(folder, options.rows, options.clusters, options.context)
+        self.queries, _ = table(5_000, 1)
+        self.kept = ["--state", self.state, "--keep-plans"]
+
+    def served(self, *words: Any, sabotage: str = "") -> Served:
+        command = [sys.executable, __file__, "--sabotage", sabotage] if sabotage else None
+        return Served(*self.training.words(), *words, log=self.log, command=command)
+
+    def under_load(
+        self, server: Served, meanwhile: Callable[[], Any] = lambda: None
+    ) -> tuple[Outcome, Any]:
+        """Do something while queries come: what clients saw, and what it gave."""
+        load, options = Load(server.url, self.queries), self.options
+
+        async def go() -> Any:
+            await load.poisson(options.rate, 2.0)  # warm
+            traffic = asyncio.ensure_future(load.poisson(options.rate, options.seconds))
+            await asyncio.sleep(options.seconds / 4)
+            found = await asyncio.to_thread(meanwhile)
+            await traffic
+            load.close()
+            return found
+
+        found = asyncio.run(go())
+        return load.outcome, found
+
+    def checked(self, out: Outcome) -> Seen:
+        return {**out.counts(), **self.training.check(out, self.queries, self.state)}
+
+    def snapshot(self) -> CrumbOnline:
+        return CrumbOnline.load(self.state / "stream.crumb")
 
 
-def seen(out: Outcome) -> dict[str, Any]:
-    lost = (
-        out.sent
-        - len(out.rows)
-        - out.refused
-        - out.broken
-        - out.unreachable
-        - sum(out.other.values())
-    )
-    return {
-        "requests": out.sent,
-        "answers": len(out.rows),
-        "refused_503": out.refused,
-        "sent_and_cut_off": out.broken,
-        "connection_refused": out.unreachable,
-        "other_statuses": out.other,
-        "without_any_reply": lost,
-        "mixed_up_ids": out.mixed_up,
-        "latency_ms": out.percentiles(),
-    }
-
-
-def under_load(
-    server: Served, queries: np.ndarray, options: argparse.Namespace, meanwhile: Callable[[], Any]
-) -> Any:
-    """Run something in a thread while queries come; what clients saw, and what the something gave."""
-    load = Load(server.url, queries)
-
-    async def go() -> Any:
-        await load.poisson(options.rate, 2.0)  # warm
-        traffic = asyncio.ensure_future(load.poisson(options.rate, options.seconds))
-        await asyncio.sleep(options.seconds / 4)
-        found = await asyncio.to_thread(meanwhile)
-        await traffic
-        load.close()
-        return found
-
-    return load.outcome, asyncio.run(go())
-
-
-def killed(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def killed(bench: Bench) -> Seen:
     """kill −9 under load, then a start from the snapshot."""
-    chosen, queries = prepared(options, folder)
-    state = ["--state", folder / "state", "--snapshot-every", 1, "--keep-plans"]
-    refresh = ["--refresh", "periodic", "--refresh-every", 500]
-    with Served(*chosen, *state, *refresh, log=folder / "log") as server:
-        out, _ = under_load(
-            server, queries, options, lambda: server.process.send_signal(signal.SIGKILL)
-        )
-    answers = checked(out, folder / "train.parquet", queries, options, folder / "state")
-    with CrumbOnline.load(folder / "state" / "stream.crumb") as stream:
-        version = stream.version
-    with Served(*state, log=folder / "log") as again:
-        after, _ = under_load(again, queries, options, lambda: None)
-        after_check = checked(after, folder / "train.parquet", queries, options, folder / "state")
+    kept = [*bench.kept, "--snapshot-every", 1]
+    with bench.served(*kept, "--refresh", "periodic", "--refresh-every", 500) as server:
+        kill = lambda: server.process.send_signal(signal.SIGKILL)  # noqa: E731
+        out, _ = bench.under_load(server, kill)
+    before = bench.checked(out)
+    with bench.snapshot() as saved:
+        saved_version = saved.version
+    with Served(*kept, log=bench.log) as again:
+        after, _ = bench.under_load(again)
         ready, status = again.seconds_to_ready, again.stop()
     return {
-        "before": {**seen(out), **answers},
-        "snapshot_version": version,
+        "before": before,
+        "snapshot_version": saved_version,
         "first_version_after": min(after.versions),
         "seconds_from_start_to_ready": round(ready, 2),
-        "after": {**seen(after), **after_check},
+        "after": bench.checked(after),
         "exit_status": status,
     }
 
 
-def failed_refresh(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def failed_refresh(bench: Bench) -> Seen:
     """Every new plan fails: the old one goes on answering."""
-    chosen, queries = prepared(options, folder)
-    more = [
-        "--refresh",
-        "periodic",
-        "--refresh-every",
-        200,
-        "--state",
-        folder / "state",
-        "--keep-plans",
-    ]
-    with Served(
-        *chosen, *more, log=folder / "log", command=[sys.executable, SABOTAGE, "refresh"]
-    ) as server:
-        out, _ = under_load(server, queries, options, lambda: None)
+    words = ["--refresh", "periodic", "--refresh-every", 200, *bench.kept]
+    with bench.served(*words, sabotage="refresh") as server:
+        out, _ = bench.under_load(server)
         failures, status = server.metrics()["crumb_refresh_failures_total"], server.stop()
-    answers = checked(out, folder / "train.parquet", queries, options, folder / "state")
-    return {**seen(out), **answers, "refresh_failures": failures, "exit_status": status}
+    return {**bench.checked(out), "refresh_failures": failures, "exit_status": status}
 
 
-def out_of_memory(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Passes of one context run out of memory for a while: its queries get 503, the others their answers."""
-    chosen, queries = prepared(options, folder)
-    fault = folder / "fault"
+def out_of_memory(bench: Bench) -> Seen:
+    """Passes of one context run out of memory for a while; the others do not."""
+    fault = bench.state.with_name("fault")
     os.environ["CRUMB_FAULT"] = str(fault)
-    more = ["--state", folder / "state", "--keep-plans"]
 
     def a_while() -> None:
         fault.touch()
-        time.sleep(options.seconds / 4)
+        time.sleep(bench.options.seconds / 4)
         fault.unlink()
 
-    with Served(
-        *chosen, *more, log=folder / "log", command=[sys.executable, SABOTAGE, "memory"]
-    ) as server:
-        out, _ = under_load(server, queries, options, a_while)
-        after, _ = under_load(server, queries, options, lambda: None)
+    with bench.served(*bench.kept, sabotage="memory") as server:
+        out, _ = bench.under_load(server, a_while)
+        after, _ = bench.under_load(server)
         status = server.stop()
-    answers = checked(out, folder / "train.parquet", queries, options, folder / "state")
-    return {**seen(out), **answers, "afterwards": seen(after), "exit_status": status}
+    return {**bench.checked(out), "afterwards": after.counts(), "exit_status": status}
 
 
-def slow_clients(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def slow_clients(bench: Bench) -> Seen:
     """Clients that send a byte a second hold connections; the others are answered as before."""
+    options = bench.options
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, options.slow + 500)), hard))
-    chosen, queries = prepared(options, folder)
-    with Served(*chosen, "--deadline", options.seconds / 2, log=folder / "log") as server:
-        before, _ = under_load(server, queries, options, lambda: None)
-        load = Load(server.url, queries)
-        replies: dict[str, int] = {}
+    with bench.served("--deadline", options.seconds / 2) as server:
+        before, _ = bench.under_load(server)
+        load = Load(server.url, bench.queries)
 
-        async def crawl() -> None:
-            head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 5000\r\n\r\n"
-            try:
-                reader, writer = await asyncio.open_connection(load.host, load.port)
-                writer.write(head)
-                answer = asyncio.ensure_future(reader.read(100))
-                while not answer.done():
-                    writer.write(b" ")
-                    await asyncio.wait({answer}, timeout=1)
-                said = answer.result()[9:12].decode() or "closed"
-                writer.close()
-            except OSError as error:
-                said = type(error).__name__
-            replies[said] = replies.get(said, 0) + 1
-
-        async def go() -> None:
-            crawlers = [asyncio.ensure_future(crawl()) for _ in range(options.slow)]
+        async def go() -> list[str]:
+            crawlers = [asyncio.ensure_future(crawl(load)) for _ in range(options.slow)]
             await asyncio.sleep(1)
             await load.poisson(options.rate, options.seconds)
-            await asyncio.gather(*crawlers)
             load.close()
+            return await asyncio.gather(*crawlers)
 
-        asyncio.run(go())
+        replies = asyncio.run(go())
         memory, status = server.memory(), server.stop()
     return {
         "slow": options.slow,
-        "replies_to_slow": replies,
-        "others_without_slow": seen(before),
-        "others_beside_slow": seen(load.outcome),
+        "replies_to_slow": {reply: replies.count(reply) for reply in set(replies)},
+        "others_without_slow": before.counts(),
+        "others_beside_slow": load.outcome.counts(),
         "memory_mb": round(memory / 1e6, 1),
         "exit_status": status,
     }
 
 
-def full_disk(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """No file of the service may grow beyond 4 kB for a while: snapshots fail as on a full disk."""
-    chosen, queries = prepared(options, folder)
-    state = ["--state", folder / "state", "--snapshot-every", 0.5]
-    with Served(*chosen, *state, log=folder / "log") as server:
+async def crawl(load: Load) -> str:
+    """Send a body byte by byte; the status of the reply, or what happened to the connection."""
+    try:
+        reader, writer = await asyncio.open_connection(load.host, load.port)
+        writer.write(head("/predict", 5_000))
+        answer = asyncio.ensure_future(reader.read(100))
+        while not answer.done():
+            writer.write(b" ")
+            await asyncio.wait({answer}, timeout=1)
+        writer.close()
+        return answer.result()[9:12].decode() or "closed"
+    except OSError as error:
+        return type(error).__name__
+
+
+def full_disk(bench: Bench) -> Seen:
+    """No file of the service may grow beyond 4 kB for a while: snapshots fail."""
+    with bench.served("--state", bench.state, "--snapshot-every", 0.5) as server:
         pid = server.process.pid
         whole = resource.prlimit(pid, resource.RLIMIT_FSIZE)
 
-        def a_while() -> dict[str, Any]:
+        def a_while() -> Seen:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (4_096, whole[1]))
-            time.sleep(options.seconds / 2)
+            time.sleep(bench.options.seconds / 2)
             failed = server.metrics()['crumb_snapshots_total{outcome="failed"}']
-            with CrumbOnline.load(folder / "state" / "stream.crumb") as stream:
-                accepted = stream.stats().accepted  # the last good snapshot can be read
+            with bench.snapshot() as saved:  # the last good snapshot can be read
+                accepted = saved.stats().accepted
             resource.prlimit(pid, resource.RLIMIT_FSIZE, whole)
             return {"failed_snapshots": failed, "queries_in_the_old_snapshot": accepted}
 
-        out, found = under_load(server, queries, options, a_while)
+        out, found = bench.under_load(server, a_while)
         time.sleep(2)
         written = server.metrics()['crumb_snapshots_total{outcome="written"}']
         status = server.stop()
-    with CrumbOnline.load(folder / "state" / "stream.crumb") as stream:
-        answered = stream.stats().answered
-    left = [path.name for path in (folder / "state").iterdir() if path.name.endswith(".part")]
+    with bench.snapshot() as saved:
+        answered = saved.stats().answered
     return {
-        **seen(out),
+        **out.counts(),
         **found,
         "written_snapshots": written,
         "answers_in_the_last_snapshot": answered,
-        "leftovers": left,
+        "leftovers": [path.name for path in bench.state.glob("*.part")],
         "exit_status": status,
     }
 
 
-FAULTS: dict[str, Callable[[argparse.Namespace, Path], dict[str, Any]]] = {
+def break_refreshes() -> None:
+    make, made = stream.make_version, []
+
+    def failing(*words: Any, **more: Any) -> Any:
+        if made:
+            raise MemoryError("no room for another plan")
+        made.append(True)
+        return make(*words, **more)
+
+    stream.make_version = failing
+
+
+def break_passes() -> None:
+    answer = version.PlanVersion.answer
+
+    def failing(self: Any, cluster: int, *words: Any, **more: Any) -> Any:
+        if cluster == 0 and os.path.exists(os.environ["CRUMB_FAULT"]):
+            raise MemoryError("this context runs out of memory")
+        return answer(self, cluster, *words, **more)
+
+    version.PlanVersion.answer = failing  # type: ignore[method-assign]
+
+
+SABOTAGE = {"refresh": break_refreshes, "memory": break_passes}
+FAULTS: dict[str, Callable[[Bench], Seen]] = {
     "kill_9": killed,
     "failed_refresh": failed_refresh,
     "out_of_memory": out_of_memory,
@@ -250,5 +221,25 @@ FAULTS: dict[str, Callable[[argparse.Namespace, Path], dict[str, Any]]] = {
     "full_disk": full_disk,
 }
 
+
+def main() -> None:
+    parser = common.parser(__doc__, rows=20_000, clusters=20, context=500, slow=1_000)
+    parser.add_argument("--rate", type=float, default=50.0, help="queries a second")
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each part")
+    parser.add_argument("--only", nargs="*", choices=list(FAULTS), default=list(FAULTS))
+    options = parser.parse_args()
+    found: Seen = {}
+    for name in options.only:
+        with tempfile.TemporaryDirectory() as folder:
+            found[name] = FAULTS[name](Bench(options, Path(folder)))
+        common.say({name: found[name]})
+    common.write(options, found)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--sabotage"]:
+        from crumb.cli import main as crumb
+
+        SABOTAGE[sys.argv[2]]()
+        raise SystemExit(crumb(["serve", *sys.argv[3:]]))
     main()

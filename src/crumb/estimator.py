@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -33,6 +33,9 @@ from crumb.table.embedding import RowEmbedding
 from crumb.table.encoder import Rows, TableEncoder, in_files, to_rows
 from crumb.table.pieces import Piece, one_row
 from crumb.table.space import EMBEDDING, check_features
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 DEFAULT_QUANTILES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -89,7 +92,16 @@ class _Crumb(BaseEstimator):
         self.engine = engine
         self.verbose = verbose
 
-    def _fit(self, X: Any, y: Any, where: Any, columns: Any) -> None:
+    def fit(
+        self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None
+    ) -> Self:
+        """Hold the labelled table; all selection happens when queries come.
+
+        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset; ``y`` is then the
+        name of the target's column. ``where`` (a pyarrow expression, or tuples such as ``[("year",
+        ">=", 2020)]``) selects rows. ``columns`` names the features: all columns but the target by
+        default. A table that is too large for memory stays in its files; queries must be in memory.
+        """
         if y is None:
             raise InvalidInput(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
@@ -111,6 +123,7 @@ class _Crumb(BaseEstimator):
         self.bandwidth_, self.context_size_ = options.bandwidth, options.context_size
         self._set_classes(classes)
         self._pass_cost: PassCost | None = None  # measured when the first queries come
+        return self
 
     def _learn_table(
         self, rows: Rows, labels: np.ndarray, options: Options
@@ -302,8 +315,9 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     Parameters
     ----------
     model : str, path or estimator, default="embedded"
-        ``"embedded"``, ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v2"``; the
-        path of a checkpoint of those packages; or any scikit-learn estimator of the right kind.
+        ``"embedded"``, ``"embedded-0.1"`` (the networks of that version, for good),
+        ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v2"``; the path of a
+        checkpoint; or any scikit-learn estimator of the right kind.
     strategy : str or Strategy, default="mmd"
         ``"mmd"`` (CRUMB), ``"uniform"``, ``"knn"``, ``"micp"``, ``"centroid"``, ``"voronoi"``,
         ``"full"``, or a configured object such as ``MICP(gamma=2.0)``.
@@ -371,19 +385,6 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
 
     task = "classification"
 
-    def fit(
-        self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None
-    ) -> CrumbClassifier:
-        """Hold the labelled table; all selection happens when queries come.
-
-        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset; ``y`` is then the
-        name of the target's column. ``where`` (a pyarrow expression, or tuples such as ``[("year",
-        ">=", 2020)]``) selects rows. ``columns`` names the features: all columns but the target by
-        default. A table that is too large for memory stays in its files; queries must be in memory.
-        """
-        self._fit(X, y, where, columns)
-        return self
-
     def _encode_labels(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if labels.dtype == object and not all(isinstance(label, str) for label in labels):
             raise InvalidInput(
@@ -432,19 +433,6 @@ class CrumbRegressor(RegressorMixin, _Crumb):
     """
 
     task = "regression"
-
-    def fit(
-        self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None
-    ) -> CrumbRegressor:
-        """Hold the labelled table; all selection happens when queries come.
-
-        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset; ``y`` is then the
-        name of the target's column. ``where`` (a pyarrow expression, or tuples such as ``[("year",
-        ">=", 2020)]``) selects rows. ``columns`` names the features: all columns but the target by
-        default. A table that is too large for memory stays in its files; queries must be in memory.
-        """
-        self._fit(X, y, where, columns)
-        return self
 
     def _encode_labels(self, labels: np.ndarray) -> tuple[np.ndarray, None]:
         try:

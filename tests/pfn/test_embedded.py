@@ -16,9 +16,10 @@ from sklearn.metrics import log_loss, r2_score, roc_auc_score, root_mean_squared
 from sklearn.model_selection import train_test_split
 
 from crumb import CrumbClassifier, CrumbRegressor
+from crumb.pfn.checkpoint import checksum
 from crumb.pfn.registry import card_for
 from crumb.pfn.weights import locate
-from crumb.pretrain.network import configuration
+from pretraining.network import configuration
 
 
 def classifier(**more) -> CrumbClassifier:
@@ -157,3 +158,23 @@ def test_quantiles_cover_what_they_say():
     )
     inside = ((low < y[1_000:]) & (y[1_000:] < high)).mean()
     assert inside == pytest.approx(0.8, abs=0.05)
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_the_networks_of_a_version_keep_their_name(task: str) -> None:
+    """Results that name them can be repeated when ``"embedded"`` has become another network."""
+    old = card_for("embedded-0.1", task)
+    assert (
+        old.sha256
+        == {
+            "classification": "392992aee240cb4192eb61be6ae9873b8f35ec5c6b68a661ac2899debdef7175",
+            "regression": "37feecc12f518a52844d2ed042eb8ae1bda22db5cf2118a57f3bfa5655edea38",
+        }[task]
+    )
+    path = locate(old)
+    assert path is not None
+    assert checksum(path) == old.sha256
+    kind = CrumbClassifier if task == "classification" else CrumbRegressor
+    X, y = np.arange(20.0).reshape(-1, 1), np.arange(20) % 2
+    by_name, by_path = (kind(model=model).fit(X, y).predict(X) for model in (old.name, path))
+    np.testing.assert_array_equal(by_name, by_path)

@@ -6,38 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from checkpoints import TINY, V1, V2
+from checkpoints import TINY, V1, V2, shaken
+from small_tables import stacked_cells as table
+from small_tables import stacked_labels as labels
 from tabicl._model.inference_config import InferenceConfig
 from tabicl._model.tabicl import TabICL
 
 from crumb.pfn.forward import attention_block, forward, supports
-from crumb.pretrain.network import build, configuration
+from pretraining.network import build, configuration
 
 TASKS = ("classification", "regression")
 SHAPES = [(3, 40, 7, 25), (1, 20, 1, 12), (2, 30, 2, 28)]
-
-
-def labels(task: str, tables: int, train: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(5)
-    if task == "regression":
-        return torch.randn(tables, train, generator=generator)
-    y = torch.randint(4, (tables, train), generator=generator).float()
-    y[:, :4] = torch.arange(4)  # all classes are there
-    return y
-
-
-def table(tables: int, rows: int, features: int) -> torch.Tensor:
-    return torch.randn(tables, rows, features, generator=torch.Generator().manual_seed(3))
-
-
-def shaken(network: TabICL) -> TabICL:
-    """A network none of whose parameters is zero."""
-    generator = torch.Generator().manual_seed(2)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            if parameter.requires_grad:  # not the fixed frequencies of the position encoding
-                parameter += 0.05 * torch.randn(parameter.shape, generator=generator)
-    return network
 
 
 def trained(task: str, size: str = "smoke") -> TabICL:

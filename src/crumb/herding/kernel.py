@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import torch
@@ -75,9 +74,12 @@ class Rbf:
             total += 2 * values.sum() - values[:, :rows].sum()
         return total / len(a) ** 2
 
+    def mmd2(self, a: Tensor, b: Tensor) -> float:
+        """MMD² between two samples (the biased estimate, as in the paper)."""
+        return float(self.mean_within(a) - 2 * self.mean(a, b) + self.mean_within(b))
+
     def prefix_mmd2(self, context: Tensor, queries: Tensor) -> Tensor:
-        """MMD² (the biased estimate, as in the paper) between the queries and the first 1, 2, …, n
-        rows of the context."""
+        """MMD² between the queries and the first 1, 2, …, n rows of the context."""
         trace = Trace(self, self.mean_within(queries)[None], context.shape[1])
         return trace.extend(context[None], self.row_means(context, queries)[None])[0]
 
@@ -127,7 +129,9 @@ class RandomFourierFeatures:
     phase: Tensor  # (D,)
 
     @classmethod
-    def draw(cls, d: int, dim: int, sigma: float, rng: np.random.Generator) -> Self:
+    def draw(
+        cls, d: int, dim: int, sigma: float, rng: np.random.Generator
+    ) -> RandomFourierFeatures:
         omega, phase = rng.standard_normal((d, dim)) / sigma, rng.uniform(0.0, 2 * math.pi, dim)
         return cls(torch.from_numpy(omega), torch.from_numpy(phase))
 

@@ -8,7 +8,8 @@ checkpoint         opening such a file safely
 network            what all back-ends with a checkpoint share
 tabicl             TabICL and the embedded networks. On a GPU many contexts share a pass: fused
                    stacks them, preprocess prepares their rows, forward is the way through the
-                   network. tabicl_package is the only file that knows the package's inside
+                   network, architecture builds it. tabicl_package is the only file that
+                   imports the package's inside
 tabpfn             TabPFN
 sklearn            any scikit-learn estimator
 groups             tasks that go together, and queries in pieces

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crumb.errors import InvalidInput
@@ -98,15 +98,20 @@ BSD, PRIOR_LABS = "BSD-3-Clause", "Prior Labs (Apache-2.0 with attribution)"
 # TabICL: the longest ones (v1), or the range that its authors recommend (v2). TabPFN v2: the limit
 # that its package enforces. The paper gives 4,096 for TabICL; neither its package nor its papers
 # have such a limit (docs/method.md).
-CARDS = (
+# Networks keep their name for good, so that results can be repeated; "embedded" is the newest pair.
+EMBEDDED_0_1 = (
     ModelCard(
-        "embedded", "classification", "tabicl", "classifier.ckpt", None, 10_000, BSD,
+        "embedded-0.1", "classification", "tabicl", "classifier.ckpt", None, 10_000, BSD,
         "392992aee240cb4192eb61be6ae9873b8f35ec5c6b68a661ac2899debdef7175",
     ),
     ModelCard(
-        "embedded", "regression", "tabicl", "regressor.ckpt", None, 10_000, BSD,
+        "embedded-0.1", "regression", "tabicl", "regressor.ckpt", None, 10_000, BSD,
         "37feecc12f518a52844d2ed042eb8ae1bda22db5cf2118a57f3bfa5655edea38",
     ),
+)  # fmt: skip
+CARDS = (
+    *(replace(card, name="embedded") for card in EMBEDDED_0_1),
+    *EMBEDDED_0_1,
     ModelCard(
         "tabicl-v1", "classification", "tabicl", "tabicl-classifier-v1-20250208.ckpt",
         "jingang/TabICL", 60_000, BSD,

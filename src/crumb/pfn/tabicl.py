@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
+from crumb.pfn.architecture import V1_ARCHITECTURE, build
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
 from crumb.pfn.cache import ContextCache, tensor_bytes
 from crumb.pfn.checkpoint import Checkpoint, read_checkpoint
@@ -24,27 +25,6 @@ from crumb.pfn.groups import bounded, pieces
 from crumb.pfn.network import NetworkBackend, Shared
 from crumb.pfn.tabicl_package import SharedClassifier, SharedRegressor, TabICL, resolve_torch_device
 
-# Files of tabicl 0.1.x do not name these flags, whose defaults have since become those of v2.
-V1_ARCHITECTURE = {
-    "col_affine": True,
-    "col_feature_group": False,
-    "col_target_aware": False,
-    "col_ssmax": False,
-    "icl_ssmax": False,
-    "row_rope_interleaved": True,
-    "bias_free_ln": False,
-}
-# What makes a TabICL network a TabICLv2 network, widths and depths aside.
-V2_ARCHITECTURE = {
-    "col_affine": False,
-    "col_feature_group": "same",
-    "col_feature_group_size": 3,
-    "col_target_aware": True,
-    "col_ssmax": "qassmax-mlp-elementwise",
-    "icl_ssmax": "qassmax-mlp-elementwise",
-    "row_rope_base": 100_000,
-    "row_rope_interleaved": False,
-}
 # Largest activation of one pass on a CPU, where the package does not split a pass.
 PASS_BYTES = 2 << 30
 # Products of few rows round differently from products of many. With a frozen plan an answer depends
@@ -58,7 +38,7 @@ def _build(path: Path, device: str) -> TabICL:
     if "col_ssmax" not in config and not any("ssmax" in name for name in checkpoint.state_dict):
         config = {**V1_ARCHITECTURE, **config}
     try:
-        network = TabICL(**config)
+        network = build(config)
         network.load_state_dict(checkpoint.state_dict)
     except Exception as error:  # a wrong configuration can break the constructor in any way
         raise InvalidCheckpoint(
@@ -196,8 +176,11 @@ class TabICLBackend(NetworkBackend):
         across = all_rows * tokens * (block * wide**2 + 4 * tokens * wide)
         width = wide * net.row_num_cls
         learning = all_rows * (block * width**2 + 4 * rows * width)
-        return float(
+        blocks = (
             net.col_num_blocks * cells + net.row_num_blocks * across + net.icl_num_blocks * learning
+        )
+        return float(
+            blocks + 2 * columns * all_rows * net.col_embedder.in_linear.in_features * wide
         )
 
     def bytes(self, rows: int, queries: int, columns: int) -> float:

@@ -1,10 +1,12 @@
-"""The inside of tabicl 2.2: the only file that uses its private modules and methods.
+"""The inside of tabicl 2.2: the only file that imports its private modules.
 
 tabicl has no public way to give an estimator a network that is loaded already, to run a network for
 many tables, or to ask for the shuffles of its ensemble. What CRUMB takes instead, or computes in a
 way of its own that must follow the package:
 
 - ``_model.tabicl.TabICL`` and its layers: ``forward.py`` goes through them in another way.
+- ``_model.embedding`` and ``_model.encoders``: ``architecture.py`` has networks whose columns or
+  in-context blocks differ; they override a method or two of these classes.
 - ``_sklearn.preprocessing``: ``preprocess.py`` does the same to many contexts at once.
 - ``_sklearn.base``: where an estimator loads its network, and when it uses half precision.
 
@@ -19,6 +21,9 @@ from collections.abc import Callable, Mapping
 
 import torch
 from tabicl import TabICLClassifier, TabICLRegressor
+from tabicl._model.embedding import ColEmbedding
+from tabicl._model.encoders import Encoder
+from tabicl._model.kv_cache import KVCache, KVCacheEntry
 from tabicl._model.layers import MultiheadAttention, MultiheadAttentionBlock
 from tabicl._model.ssmax import QASSMaxMLP
 from tabicl._model.tabicl import TabICL
@@ -30,7 +35,11 @@ from tabicl._sklearn.preprocessing import (
 from tabicl._torch_devices import resolve_torch_device
 
 __all__ = [
+    "ColEmbedding",
+    "Encoder",
     "Ensemble",
+    "KVCache",
+    "KVCacheEntry",
     "MultiheadAttention",
     "MultiheadAttentionBlock",
     "PreprocessingPipeline",

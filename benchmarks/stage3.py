@@ -1,0 +1,240 @@
+"""Stage 3: what passes cost.
+
+    python benchmarks/stage3.py fused --out benchmarks/results/fused.json        (needs a CUDA GPU)
+    python benchmarks/stage3.py fused --small                                    (a minute on a CPU)
+    python benchmarks/stage3.py kept --out benchmarks/results/kept_contexts.json (CPU)
+    python benchmarks/stage3.py size --out benchmarks/results/pass_speed.json    (CPU)
+
+fused: contexts one by one through the package, and stacked in shared passes. "network_seconds" is
+the part inside the forward pass; the rest is encoding, copying and preparing rows. "difference" is
+the largest one in any probability from the package's own answers in float32.
+kept: repeated prediction with a frozen plan, with and without what is kept of its contexts.
+size: one pass of the embedded network, and of a network of the official TabICLv2 size.
+
+Networks of the official size have random weights, which do not change the cost; one member.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import common
+import numpy as np
+import torch
+
+import crumb.pfn.fused as fused
+from crumb import CrumbClassifier, CrumbRegressor
+from crumb.pfn import BackendSettings, ContextTask, Output, resolve_backend
+from crumb.pfn.forward import forward
+
+SMALL = {
+    "embed_dim": 16,
+    "col_num_blocks": 1,
+    "col_num_inds": 8,
+    "row_num_blocks": 1,
+    "row_num_cls": 2,
+    "icl_num_blocks": 2,
+    "col_nhead": 2,
+    "row_nhead": 2,
+    "icl_nhead": 2,
+}
+Answers = list[np.ndarray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Contexts to answer."""
+
+    name: str
+    sizes: list[int]  # rows of each context
+    queries: int  # of each context
+    columns: int
+    package: bool = False  # it reads its weights again for every context: it takes long
+
+    def tasks(self) -> list[ContextTask]:
+        rng = np.random.default_rng(0)
+        made = []
+        for size in self.sizes:
+            X = rng.normal(size=(size + self.queries, self.columns))
+            y = rng.permutation(np.arange(size) % 3)
+            made.append(ContextTask(X[:size], y, X[size:]))
+        return made
+
+
+def cases(small: bool) -> list[Case]:
+    few, many, size, queries, columns = (4, 8, 60, 10, 5) if small else (20, 200, 2_000, 500, 20)
+    unequal = np.linspace(0.75 * size, size, few).astype(int).tolist()
+    return [
+        Case("clusters", [size] * few, queries, columns, package=True),
+        Case("clusters of unequal size", unequal, queries, columns),
+        Case("clusters, more columns", [size] * few, queries, columns * 5 // 2),
+        Case("a context for each query", [size // 4] * many, 1, columns),
+    ]
+
+
+class Clock:
+    """Seconds inside the network, each forward pass waited for."""
+
+    seconds = 0.0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        def watched(*words: Any, **more: Any) -> torch.Tensor:
+            answer, seconds = common.timed(lambda: forward(*words, **more))
+            self.seconds += seconds
+            return answer
+
+        fused.forward, usual = watched, fused.forward
+        try:
+            yield
+        finally:
+            fused.forward = usual
+
+    def fastest(self, work: Callable[[], Answers], repeats: int) -> common.Record:
+        """The fastest of several runs, and the most memory that one took."""
+        cuda = torch.cuda.is_initialized()
+        if cuda:
+            torch.cuda.reset_peak_memory_stats()
+            before = torch.cuda.memory_allocated()
+        runs = []
+        for _ in range(repeats):
+            self.seconds = 0.0
+            runs.append((common.timed(work)[1], self.seconds))
+        seconds, network = min(runs)
+        found: common.Record = {"seconds": round(seconds, 4)}
+        if network:
+            found["network_seconds"] = round(network, 4)
+        if cuda:
+            found["peak_mib"] = round((torch.cuda.max_memory_allocated() - before) / 2**20)
+        return found
+
+
+def fused_ways(case: Case, path: Path, device: str) -> dict[str, Callable[[], Answers]]:
+    tasks, output = case.tasks(), Output("proba")
+
+    def package() -> Answers:
+        from tabicl import TabICLClassifier
+
+        made = TabICLClassifier(
+            n_estimators=1, model_path=path, device=device, use_amp=False, random_state=0
+        )
+        return [made.fit(task.X, task.y).predict_proba(task.queries) for task in tasks]
+
+    def passes(fuse: bool, half: bool) -> Callable[[], Answers]:
+        settings = BackendSettings(1, {"use_amp": half}, device, 0, None)
+        made: Any = resolve_backend(path, "classification", settings)
+        made.fuse = fuse
+        return lambda: list(made.predict_contexts(tasks, output))
+
+    ways = {"package": package} if case.package else {}
+    return ways | {
+        "one by one": passes(fuse=False, half=False),
+        "one by one, half precision": passes(fuse=False, half=True),
+        "fused": passes(fuse=True, half=False),
+        "fused, half precision": passes(fuse=True, half=True),
+    }
+
+
+def measure_fused(options: argparse.Namespace) -> list[common.Record]:
+    device, records = "cpu" if options.small else "cuda", []
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder, clock.running():
+        path = common.write_network(folder, **(SMALL if options.small else {}))
+        for case in cases(options.small):
+            reference: Answers | None = None
+            for way, work in fused_ways(case, path, device).items():
+                answers = work()  # and a warm-up
+                found = clock.fastest(work, 1 if way == "package" else options.repeats)
+                reference = reference or answers
+                pairs = zip(answers, reference, strict=True)
+                found["difference"] = float(f"{max(np.abs(a - b).max() for a, b in pairs):.2g}")
+                records.append(common.say({"case": case.name, "way": way, **found}))
+    return records
+
+
+def measure_kept(options: argparse.Namespace) -> list[common.Record]:
+    rng = np.random.default_rng(0)
+    X, queries = rng.normal(size=(20_000, 20)), rng.normal(size=(200, 20))
+    y = X[:, 0] + X[:, 1] > 0
+    settings = {"n_clusters": 20, "context_size": 1_000, "device": "cpu"}
+    models = {size: CrumbClassifier(cache_size=size, **settings).fit(X, y) for size in (0, 500)}
+    plan = models[0].plan(queries)
+    ways = {
+        f"cache_size={size}": lambda model=model: model.predict_proba(queries, plan=plan)
+        for size, model in models.items()
+    }
+    answers, seconds = common.in_turn(ways, options.repeats + 1)
+    without, kept = answers.values()
+    facts = {"megabytes": round(models[500].backend_.contexts.used / 1e6, 1)}
+    facts["largest_difference"] = float(np.abs(without - kept).max())
+    return [
+        common.say({"way": way, "first_s": taken[0], "again_s": median(taken[1:]), **facts})
+        for way, taken in seconds.items()
+    ]
+
+
+def measure_size(options: argparse.Namespace) -> list[common.Record]:
+    with tempfile.TemporaryDirectory() as folder:
+        return [_one_pass(task, folder, options) for task in ("classification", "regression")]
+
+
+def _one_pass(task: str, folder: str, options: argparse.Namespace) -> common.Record:
+    """1,000 rows of context, 100 queries, 20 columns; fitting and loading are not timed."""
+    regression = task == "regression"
+    changes = {"max_classes": 0, "bias_free_ln": True} if regression else {}
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1_100, 20))
+    signal = X[:, 0] + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=len(X))
+    y = signal if regression else (signal > 0).astype(int)
+    models = {
+        "embedded": options.weights[regression],
+        "official size": str(common.write_network(folder, **changes)),
+    }
+    ways = {}
+    for name, model in models.items():
+        kind = CrumbRegressor if regression else CrumbClassifier
+        made = kind(model=model, strategy="full", n_estimators=1, device="cpu", n_jobs=1)
+        made.fit(X[:1_000], y[:1_000])
+        predict = made.predict if regression else made.predict_proba
+        ways[name] = lambda predict=predict: predict(X[1_000:])
+    _, seconds = common.in_turn(ways, options.repeats + 1)  # the first is a warm-up
+    ours, theirs = (1_000 * median(taken[1:]) for taken in seconds.values())
+    return common.say(
+        {
+            "task": task,
+            "embedded_ms": round(ours, 2),
+            "official_size_ms": round(theirs, 2),
+            "ratio": round(theirs / ours, 2),
+        }
+    )
+
+
+MEASURES = {"fused": measure_fused, "kept": measure_kept, "size": measure_size}
+
+
+def main() -> None:
+    parser = common.parser(__doc__, repeats=5)
+    parser.add_argument("what", choices=list(MEASURES))
+    parser.add_argument("--small", action="store_true", help="fused: tiny sizes on a CPU")
+    parser.add_argument(
+        "--weights",
+        nargs=2,
+        default=["embedded", "embedded"],
+        metavar=("CLASSIFIER", "REGRESSOR"),
+        help='size: checkpoint files in the place of the shipped ones ("embedded")',
+    )
+    options = parser.parse_args()
+    records = MEASURES[options.what](options)
+    on_gpu = options.what == "fused" and not options.small
+    common.write(options, records, "cuda" if on_gpu else "cpu")
+
+
+if __name__ == "__main__":
+    main()

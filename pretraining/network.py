@@ -1,0 +1,86 @@
+"""The architectures that are trained: tabicl's ``TabICL`` with TabICLv2's flags, small widths and
+our variants.
+
+They run through the same code as ``tabicl-v2``: the package's, or ``crumb.pfn.forward`` in training
+and on a GPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from crumb.pfn import architecture
+from crumb.pfn.tabicl_package import TabICL
+
+# tabicl divides logits by this before the softmax; trained with it, probabilities come out
+# calibrated.
+TEMPERATURE = 0.9
+_COMMON = {
+    **architecture.V2_ARCHITECTURE,
+    "ff_factor": 2,
+    "dropout": 0.0,
+    "activation": "gelu",
+    "norm_first": True,
+    "zero_init": False,
+}
+_WIDTHS = {
+    "small": {  # the one that ships
+        "embed_dim": 48, "col_num_blocks": 2, "col_nhead": 3, "col_num_inds": 32,
+        "row_num_blocks": 2, "row_nhead": 3, "row_num_cls": 5, "icl_num_blocks": 6, "icl_nhead": 10,
+    },
+    "smoke": {  # for tests: learns a little within seconds on a CPU
+        "embed_dim": 16, "col_num_blocks": 1, "col_nhead": 2, "col_num_inds": 4,
+        "row_num_blocks": 1, "row_nhead": 2, "row_num_cls": 2, "icl_num_blocks": 2, "icl_nhead": 2,
+    },
+}  # fmt: skip
+_WIDTHS["trial"] = _WIDTHS["small"]  # the same network on fewer shapes of tables
+_QUANTILES = {"small": 499, "trial": 499, "smoke": 19}
+
+
+def configuration(
+    task: str,
+    size: str = "small",
+    widths: dict[str, int] | None = None,
+    variant: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What ``crumb.pfn.architecture.build`` makes one of our networks from.
+
+    ``widths`` replace those of the size; ``variant`` names the parts that are not TabICL's.
+    """
+    head = (
+        {"max_classes": 10}
+        if task == "classification"
+        else {"max_classes": 0, "num_quantiles": _QUANTILES[size]}
+    )
+    config = {
+        **head,
+        **_WIDTHS[size],
+        **(widths or {}),
+        **_COMMON,
+        "bias_free_ln": task == "regression",
+    }
+    return {**config, "variant": variant} if variant else config
+
+
+def build(config: dict[str, Any], seed: int = 0) -> TabICL:
+    """A network with fresh weights that depend on the seed only."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return architecture.build(config).train()
+
+
+def fade(network: TabICL, factor: float) -> dict[str, float]:
+    """Later in-context blocks add less: the i-th begins with factorⁱ of its usual output layers.
+
+    Returns the pace at which these layers have to learn for this to stay so, by the names of their
+    matrices.
+    """
+    pace: dict[str, float] = {}
+    for i, block in enumerate(network.icl_predictor.tf_icl.blocks):
+        for name in ("attn.out_proj", "linear2"):
+            weight = block.get_submodule(name).weight
+            weight.data.mul_(factor**i)
+            pace[f"icl_predictor.tf_icl.blocks.{i}.{name}.weight"] = factor**i
+    return pace

@@ -1,0 +1,99 @@
+"""What a training run leaves on disk: a readable ``progress.json`` and tensors in files of at most
+16 MB."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from crumb.errors import InvalidCheckpoint
+from crumb.files import atomic_write
+
+PART_BYTES = 15_000_000
+
+
+@dataclass
+class Progress:
+    """Where a run stands. ``log`` has one entry for every few seconds."""
+
+    task: str
+    size: str
+    variant: str
+    seed: int
+    config: dict[str, Any]
+    cooling: tuple[int, int] | None = (
+        None  # at which step the run begins to cool down, over how many steps
+    )
+    step: int = 0
+    tables: int = 0
+    cells: int = 0
+    seconds: float = 0.0
+    pieces: int = 0
+    saves: int = 0
+    devices: list[str] = field(default_factory=list)
+    log: list[dict[str, float]] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)
+
+
+def save(folder: Path, progress: Progress, tensors: dict[str, Tensor]) -> None:
+    """New parts beside the old, then the progress that names them, then the old parts go: never a
+    mixture."""
+    folder.mkdir(parents=True, exist_ok=True)
+    old, progress.parts = progress.parts, []
+    progress.saves += 1
+    for number, part in enumerate(_split(tensors)):
+        progress.parts.append(f"part-{progress.saves}-{number}.pt")
+        with atomic_write(folder / progress.parts[-1]) as file:
+            torch.save(part, file)
+    with atomic_write(folder / "progress.json") as file:
+        file.write(json.dumps(asdict(progress), indent=1).encode())
+    for name in old:
+        (folder / name).unlink(missing_ok=True)
+
+
+def load(folder: Path) -> tuple[Progress, dict[str, Tensor]] | None:
+    """The state in a folder, or nothing when there is none yet."""
+    path = folder / "progress.json"
+    if not path.exists():
+        return None
+    try:
+        progress = Progress(**json.loads(path.read_text()))
+        tensors: dict[str, Tensor] = {}
+        for name in progress.parts:
+            tensors |= torch.load(folder / name, map_location="cpu", weights_only=True)
+    except Exception as error:  # truncated, foreign, or a part is missing
+        raise InvalidCheckpoint(
+            f"The training state in {folder} cannot be read: start in a new folder."
+        ) from error
+    return progress, tensors
+
+
+def export(path: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> None:
+    """A checkpoint in tabicl's format. Matrices in bfloat16: half the file, and less than the noise
+    of the training."""
+    kept = {
+        name: (w.to(torch.bfloat16) if w.is_floating_point() and w.numel() > 4096 else w).cpu()
+        for name, w in weights.items()
+    }
+    with atomic_write(path) as file:
+        torch.save({"config": config, "state_dict": kept}, file)
+
+
+def _split(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+    parts: list[dict[str, Tensor]] = [{}]
+    room = PART_BYTES
+    for name, tensor in tensors.items():
+        tensor = tensor.detach().to(
+            "cpu", copy=True
+        )  # a view would save the whole of what it looks at
+        if tensor.nbytes > room and parts[-1]:
+            parts.append({})
+            room = PART_BYTES
+        parts[-1][name] = tensor
+        room -= tensor.nbytes
+    return parts

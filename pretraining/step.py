@@ -1,0 +1,146 @@
+"""One step of the training: loss and gradients of a batch, then the optimiser. On a GPU, recorded
+once per shape.
+
+At these widths a step is some 2,000 kernels of a few microseconds; launched one by one they keep
+the host busy for many times longer than the GPU. A recorded step is launched as one. The tables of
+the next step are drawn meanwhile, on a stream of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from crumb.pfn.forward import Block, attention_block, forward
+from crumb.pfn.tabicl_package import TabICL
+from pretraining.network import TEMPERATURE
+from pretraining.optimiser import Optimiser
+from pretraining.prior import Batch, Shape
+
+
+def loss_of(
+    network: TabICL, batch: Batch, dtype: torch.dtype, block: Block = attention_block
+) -> Tensor:
+    """Cross-entropy, or the pinball loss averaged over the quantiles, of the queries of a batch."""
+    train = batch.y.shape[1] - batch.weight.shape[1]
+    answer = forward(network, batch.X, batch.y[:, :train], dtype, block)
+    y = batch.y[:, train:]
+    if network.max_classes > 0:
+        loss = F.cross_entropy(
+            (answer / TEMPERATURE).flatten(0, 1), y.long().flatten(), reduction="none"
+        )
+        return (loss * batch.weight.flatten()).sum()
+    level = torch.linspace(0, 1, network.num_quantiles + 2, device=y.device)[1:-1]
+    error = y.unsqueeze(-1) - answer
+    return (torch.maximum(level * error, (level - 1) * error).mean(-1) * batch.weight).sum()
+
+
+def compiled_block() -> Block:
+    """``attention_block`` with its many small operations fused, for tables of any shape."""
+    import torch._dynamo.config as compiler
+
+    compiler.recompile_limit = (
+        64  # few are needed; past the limit it would fall back without a word
+    )
+    return torch.compile(attention_block, dynamic=True)
+
+
+class EagerSteps:
+    """Steps launched kernel by kernel: on a CPU, and as the reference for the recorded ones."""
+
+    def __init__(
+        self,
+        network: TabICL,
+        optimiser: Optimiser,
+        dtype: torch.dtype = torch.float32,
+        block: Block = attention_block,
+    ):
+        self.network, self.optimiser, self.dtype, self.block = network, optimiser, dtype, block
+
+    def __call__(self, shape: Shape, batch: Batch, rate: float) -> Tensor:
+        self.optimiser.rate.fill_(rate)
+        loss = self._backward(batch)
+        self.optimiser.step()
+        return loss
+
+    def prepare(self, batches: Iterable[tuple[Shape, Batch]]) -> None:
+        """Nothing is recorded here."""
+
+    def _backward(self, batch: Batch) -> Tensor:
+        self.optimiser.gradients.zero_()
+        loss = loss_of(self.network, batch, self.dtype, self.block)
+        loss.backward()
+        return loss.detach()
+
+
+class RecordedSteps(EagerSteps):
+    """Steps replayed from CUDA graphs: one for each shape, one for the optimiser, in memory that
+    they share."""
+
+    def __init__(
+        self,
+        network: TabICL,
+        optimiser: Optimiser,
+        dtype: torch.dtype = torch.bfloat16,
+        block: Block = attention_block,
+    ):
+        super().__init__(network, optimiser, dtype, block)
+        self.pool = torch.cuda.graph_pool_handle()
+        self.recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Batch, Tensor]] = {}
+        self.update: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, shape: Shape, batch: Batch, rate: float) -> Tensor:
+        if shape not in self.recorded:
+            self._record(shape, batch)
+        graph, slot, loss = self.recorded[shape]
+        for name in ("X", "y", "weight"):
+            getattr(slot, name).copy_(getattr(batch, name))
+        graph.replay()
+        self.optimiser.rate.fill_(rate)
+        if self.update is None:
+            self.update = self._record_update()
+        else:
+            self.update.replay()
+        return loss.clone()
+
+    def prepare(self, batches: Iterable[tuple[Shape, Batch]]) -> None:
+        """Compile and record everything beforehand; nothing is learnt."""
+        for shape, batch in batches:
+            self._record(shape, batch)
+        values, kept = (
+            self.optimiser.values.clone(),
+            {k: v.clone() for k, v in self.optimiser.state().items()},
+        )
+        self.optimiser.rate.zero_()
+        self.update = self._record_update()
+        self.optimiser.values.copy_(values)
+        self.optimiser.load(kept)
+
+    def _record(self, shape: Shape, batch: Batch) -> None:
+        slot = Batch(batch.X.clone(), batch.y.clone(), batch.weight.clone())
+        self._apart(lambda: self._backward(slot))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            loss = self._backward(slot)
+        self.recorded[shape] = graph, slot, loss
+
+    def _record_update(self) -> torch.cuda.CUDAGraph:
+        """The update is done once on the way, so that nothing is set up during the recording."""
+        self._apart(self.optimiser.step)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool):
+            self.optimiser.step()
+        return graph
+
+    @staticmethod
+    def _apart(work: Callable[[], object]) -> None:
+        """Run on another stream, as the recording will: libraries set up their workspaces per
+        stream."""
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            work()
+        torch.cuda.current_stream().wait_stream(stream)

@@ -1,0 +1,53 @@
+"""Ways to train that were compared, and the one that was chosen. A name says all that a run depends
+on but its seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Variant:
+    widths: dict[str, int] = field(default_factory=dict)  # that differ from the size's
+    parts: dict[str, Any] = field(
+        default_factory=dict
+    )  # that differ from TabICL's (crumb.pfn.architecture)
+    fade: float = 1.0  # how much less each in-context block adds than the one before
+    recipe: str = "everything"
+    rate: float = 2e-3
+    batch: float = 1.0  # cells of a batch, of what the stage of the curriculum has
+
+
+DEEP = {
+    "row_num_cls": 4,
+    "icl_num_blocks": 12,
+    "icl_nhead": 8,
+}  # 12 blocks of 192 instead of 6 of 240
+WIDE = {
+    "embed_dim": 64,
+    "col_nhead": 4,
+    "row_nhead": 4,
+    "row_num_cls": 4,
+    "icl_nhead": 8,
+}  # 6 blocks of 256
+
+VARIANTS = {
+    "base": Variant(),
+    "plain": Variant(recipe="plain"),
+    "fourier": Variant(parts={"cells": "fourier"}),
+    "rbf": Variant(parts={"cells": "rbf"}),
+    "ranks": Variant(parts={"ranks": True}),
+    "ranks-fourier": Variant(parts={"ranks": True, "cells": "fourier"}),
+    "ranks-rbf": Variant(parts={"ranks": True, "cells": "rbf"}),
+    "registers": Variant(parts={"registers": 16}),
+    "rms": Variant(parts={"norm": "rms"}),
+    "fade": Variant(fade=0.95),
+    "deep": Variant(widths=DEEP),
+    "wide": Variant(widths=WIDE),
+    "fast": Variant(rate=4e-3),
+    "slow": Variant(rate=1e-3),
+    "half": Variant(batch=0.5),
+    "double": Variant(batch=2.0),
+}
+CHOSEN = "ranks-fourier"

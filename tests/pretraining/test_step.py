@@ -1,0 +1,36 @@
+"""The losses, against what tabicl makes of the same network's answers."""
+
+import numpy as np
+import pytest
+import torch
+from tabicl import TabICLClassifier
+
+from pretraining.draw import Draw
+from pretraining.network import build, configuration
+from pretraining.prior import Shape, sample
+from pretraining.step import loss_of
+
+
+def test_classes_are_learnt_at_the_temperature_at_which_tabicl_reads_them():
+    network = build(configuration("classification", "smoke"), 1)
+    batch = sample("classification", Shape(3, 40, 4, 30), Draw("cpu", 5))
+    loss = float(loss_of(network, batch, torch.float32).detach())
+    with torch.no_grad():
+        logits = network(batch.X.clone(), batch.y[:, :30])
+    proba = torch.softmax(logits / TabICLClassifier().softmax_temperature, dim=-1)
+    hit = proba.gather(2, batch.y[:, 30:].long().unsqueeze(2)).squeeze(2)
+    assert loss == pytest.approx(float(-(hit.log() * batch.weight).sum()), rel=1e-4)
+
+
+def test_numbers_are_learnt_by_the_pinball_loss():
+    network = build(configuration("regression", "smoke"), 1)
+    batch = sample("regression", Shape(2, 30, 3, 20), Draw("cpu", 6))
+    with torch.no_grad():
+        quantiles = network(batch.X.clone(), batch.y[:, :20]).double().numpy()
+    levels = np.arange(1, 20) / 20
+    error = batch.y[:, 20:, None].double().numpy() - quantiles
+    pinball = np.where(error > 0, levels * error, (levels - 1) * error).mean(2)
+    expected = (pinball * batch.weight.double().numpy()).sum()
+    assert float(loss_of(network, batch, torch.float32).detach()) == pytest.approx(
+        expected, rel=1e-4
+    )
