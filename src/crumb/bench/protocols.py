@@ -186,7 +186,7 @@ def _points(protocol: Protocol, source: Source, wishes: Wishes) -> Iterator[Poin
 
 def _does(model: str, task: str) -> bool:
     """TabICLv1 knows no regression: such runs do not exist, rather than fail."""
-    from crumb.pfn.registry import CARDS
+    from crumb.pfn.models import CARDS
 
     tasks = {card.task for card in CARDS if card.name == model}
     return not tasks or task in tasks

@@ -223,8 +223,7 @@ def _check(
 def _get_ready(runs: list[Run], sources: list[Source]) -> None:
     """Fetch tables and weights once, here, before several processes ask for them. What is missing is said once."""
     from crumb.errors import WeightsMissing
-    from crumb.pfn.registry import CARDS
-    from crumb.pfn.weights import fetch
+    from crumb.pfn.models import CARDS, fetch
 
     asked = {(one.model, one.task) for one in runs}
     cards = [card for card in CARDS if (card.name, card.task) in asked]

@@ -18,8 +18,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    from crumb.pfn.registry import CARDS
-    from crumb.pfn.weights import locate, model_dir
+    from crumb.pfn.models import CARDS, locate, model_dir
 
     rows = []
     for card in CARDS:

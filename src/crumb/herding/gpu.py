@@ -1,8 +1,10 @@
 """Exact herding on a GPU: two Triton kernels a choice, and no word with the host in between. B = 1.
 
 A round reads the cross-terms and the running sums of all clusters once, and the pool once for every
-64 clusters. Triton comes with torch for CUDA. Products of float32 are made from three parts of
-tf32, which is as precise as float32.
+64 clusters. ``_advance`` adds the kernel values of the rows chosen last, and keeps the best score
+of every block; ``_choose`` takes the best row for each cluster. The cross-terms come from a third
+kernel, which keeps nothing but their sums. Triton comes with torch for CUDA. Products of float32
+are made from three parts of tf32, which is as precise as float32.
 
 Shapes: A clusters that still grow, N pool rows, d columns, b blocks of the pool.
 """
@@ -63,32 +65,9 @@ def _step(columns: int) -> int:
 
 
 @triton.jit
-def _values(
-    points, point_size, which, there, by_column, size, row, rows, scale,
-    D: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
-    """Kernel values of some points and a block of rows: (WIDTH, ROWS); 0 where no point is."""
-    inner = tl.zeros((WIDTH, ROWS), dtype=tl.float32)
-    for start in range(0, D, STEP):
-        column = start + tl.arange(0, STEP)
-        x = tl.load(
-            by_column + column[:, None].to(tl.int64) * rows + row[None, :],
-            mask=(row[None, :] < rows) & (column[:, None] < D), other=0.0,
-        )  # fmt: skip
-        point = tl.load(
-            points + which[:, None] * D + column[None, :],
-            mask=there[:, None] & (column[None, :] < D), other=0.0,
-        )  # fmt: skip
-        inner = tl.dot(point, x, inner, input_precision="tf32x3")
-    norm = tl.load(size + row, mask=row < rows, other=0.0)
-    far = tl.load(point_size + which, mask=there, other=float("inf"))
-    squared = far[:, None] + norm[None, :] - 2.0 * inner
-    return tl.exp(tl.maximum(squared, 0.0) * scale)
-
-
-@triton.jit
 def _cross(
-    by_column, size, queries, query_size, ends, cross, rows, scale,
+    by_column, size, queries, query_size, ends, cross,
+    rows, scale,
     D: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr, QUERIES: tl.constexpr,
 ):  # fmt: skip
     """Σ κ of a block of rows to the queries of one cluster, which lie one after the other."""
@@ -96,30 +75,55 @@ def _cross(
     cluster = tl.program_id(1)
     first = tl.load(ends + cluster - 1, mask=cluster > 0, other=0)
     end = tl.load(ends + cluster)
+    norm = tl.load(size + row, mask=row < rows, other=0.0)
     total = tl.zeros((ROWS,), dtype=tl.float32)
     for start in range(first, end, QUERIES):
         query = start + tl.arange(0, QUERIES)
-        value = _values(
-            queries, query_size, query, query < end, by_column, size, row, rows, scale,
-            D, STEP, QUERIES, ROWS,
-        )  # fmt: skip
-        total += tl.sum(value, axis=0)
+        inner = tl.zeros((QUERIES, ROWS), dtype=tl.float32)
+        for begin in range(0, D, STEP):
+            column = begin + tl.arange(0, STEP)
+            x = tl.load(
+                by_column + column[:, None].to(tl.int64) * rows + row[None, :],
+                mask=(row[None, :] < rows) & (column[:, None] < D), other=0.0,
+            )  # fmt: skip
+            q = tl.load(
+                queries + query[:, None] * D + column[None, :],
+                mask=(query[:, None] < end) & (column[None, :] < D), other=0.0,
+            )  # fmt: skip
+            inner = tl.dot(q, x, inner, input_precision="tf32x3")
+        far = tl.load(query_size + query, mask=query < end, other=float("inf"))
+        squared = far[:, None] + norm[None, :] - 2.0 * inner
+        total += tl.sum(tl.exp(tl.maximum(squared, 0.0) * scale), axis=0)
     tl.store(cross + tl.cast(cluster, tl.int64) * rows + row, total, mask=row < rows)
 
 
 @triton.jit(do_not_specialize=["clusters"])  # clusters leave: no new kernel for their new number
 def _advance(
-    pool, by_column, size, sums, cross, latest, best, rows, blocks, clusters, scale, weight,
+    pool, by_column, size, sums, cross, latest, best,
+    rows, blocks, clusters, scale, weight,
     D: tl.constexpr, WIDTH: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Add the kernel values of the rows chosen last to the sums of a block; its best score."""
     block = tl.program_id(0)
     row = block * ROWS + tl.arange(0, ROWS)
     cluster = tl.program_id(1) * WIDTH + tl.arange(0, WIDTH)
-    chosen = tl.load(latest + cluster, mask=cluster < clusters, other=-1)  # −1: none yet
-    value = _values(
-        pool, size, chosen, chosen >= 0, by_column, size, row, rows, scale, D, STEP, WIDTH, ROWS
-    )
+    chosen = tl.load(latest + cluster, mask=cluster < clusters, other=-1)
+    inner = tl.zeros((WIDTH, ROWS), dtype=tl.float32)
+    for start in range(0, D, STEP):
+        column = start + tl.arange(0, STEP)
+        x = tl.load(
+            by_column + column[:, None].to(tl.int64) * rows + row[None, :],
+            mask=(row[None, :] < rows) & (column[:, None] < D), other=0.0,
+        )  # fmt: skip
+        last = tl.load(
+            pool + chosen[:, None] * D + column[None, :],
+            mask=(chosen[:, None] >= 0) & (column[None, :] < D), other=0.0,
+        )  # fmt: skip
+        inner = tl.dot(last, x, inner, input_precision="tf32x3")
+    norm = tl.load(size + row, mask=row < rows, other=0.0)
+    far = tl.load(size + chosen, mask=chosen >= 0, other=float("inf"))  # none yet: κ = 0
+    squared = far[:, None] + norm[None, :] - 2.0 * inner
+    value = tl.exp(tl.maximum(squared, 0.0) * scale)
     there = (cluster[:, None] < clusters) & (row[None, :] < rows)
     place = cluster[:, None].to(tl.int64) * rows + row[None, :]
     total = tl.load(sums + place, mask=there, other=0.0) + value

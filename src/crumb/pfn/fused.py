@@ -21,8 +21,8 @@ from torch import Tensor
 
 from crumb.devices import free_bytes
 from crumb.pfn.base import ContextTask, Output
+from crumb.pfn.contexts import halved
 from crumb.pfn.forward import MOST_DENSE, forward, represent, supports
-from crumb.pfn.groups import halved
 from crumb.pfn.preprocess import (
     Member,
     Recipe,

@@ -23,7 +23,7 @@ import torch
 from tabicl import TabICLClassifier, TabICLRegressor
 from tabicl._model.embedding import ColEmbedding
 from tabicl._model.encoders import Encoder
-from tabicl._model.kv_cache import KVCache, KVCacheEntry
+from tabicl._model.kv_cache import KVCacheEntry
 from tabicl._model.layers import MultiheadAttention, MultiheadAttentionBlock
 from tabicl._model.ssmax import QASSMaxMLP
 from tabicl._model.tabicl import TabICL
@@ -38,7 +38,6 @@ __all__ = [
     "ColEmbedding",
     "Encoder",
     "Ensemble",
-    "KVCache",
     "KVCacheEntry",
     "MultiheadAttention",
     "MultiheadAttentionBlock",

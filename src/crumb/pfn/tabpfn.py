@@ -19,10 +19,9 @@ import numpy as np
 
 from crumb.devices import free_bytes
 from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
-from crumb.pfn.base import BackendSettings, ContextTask, Output
-from crumb.pfn.checkpoint import Checkpoint
-from crumb.pfn.groups import halved, in_groups, pieces
-from crumb.pfn.network import NetworkBackend, Shared
+from crumb.pfn.base import BackendSettings, ContextTask, NetworkBackend, Output, Shared
+from crumb.pfn.contexts import halved, in_groups, pieces
+from crumb.pfn.models import Checkpoint
 
 try:
     from tabpfn import ModelSpecs, TabPFNClassifier, TabPFNRegressor
