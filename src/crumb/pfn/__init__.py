@@ -19,16 +19,8 @@ from dataclasses import replace
 from typing import Any
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
+from crumb.pfn import models
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
-from crumb.pfn.models import (
-    card_for,
-    card_of_file,
-    checksum,
-    family_named,
-    fetch,
-    model_names,
-    read_checkpoint,
-)
 
 __all__ = ["Backend", "BackendSettings", "ContextTask", "Output", "resolve_backend"]
 
@@ -42,12 +34,14 @@ def resolve_backend(model: Any, task: str, settings: BackendSettings) -> Backend
         return _by_instance(model, task, settings)
     name = os.fspath(model)
     looks_like_path = os.sep in name or name.endswith(ENDINGS) or os.path.exists(name)
-    if not isinstance(model, str) or (looks_like_path and model not in model_names()):
+    if not isinstance(model, str) or (looks_like_path and model not in models.model_names()):
         return _by_checkpoint(name, name, task, None, settings)
-    card = card_for(name, task)
-    family_named(card.family).load()  # a missing package is reported before anything is downloaded
-    path = fetch(card)
-    if card.sha256 is not None and checksum(path) != card.sha256:
+    card = models.card_for(name, task)
+    models.family_named(
+        card.family
+    ).load()  # a missing package is reported before anything is downloaded
+    path = models.fetch(card)
+    if card.sha256 is not None and models.checksum(path) != card.sha256:
         raise InvalidCheckpoint(
             f"{path} is not the file that was shipped (its checksum differs): reinstall."
         )
@@ -61,13 +55,13 @@ def _by_checkpoint(
     window: int | None,
     settings: BackendSettings,
 ) -> Backend:
-    checkpoint = read_checkpoint(path)
+    checkpoint = models.read_checkpoint(path)
     if checkpoint.task != task:
         raise InvalidCheckpoint(
             f"{checkpoint.path} holds a network for {checkpoint.task}, but {task} was asked for; "
             f"use a checkpoint for {task}."
         )
-    return family_named(checkpoint.family).load()(name, checkpoint, window, settings)
+    return models.family_named(checkpoint.family).load()(name, checkpoint, window, settings)
 
 
 def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
@@ -79,8 +73,8 @@ def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
     if isinstance(model, type) or not hasattr(model, "fit") or not fits(model):
         wanted = "classifier" if task == "classification" else "regressor"
         raise InvalidInput(
-            f"model must be a name ({', '.join(model_names())}), the path of a checkpoint file, "
-            f"or a scikit-learn {wanted}; got {model!r}."
+            f"model must be a name ({', '.join(models.model_names())}), the path of a checkpoint "
+            f"file, or a scikit-learn {wanted}; got {model!r}."
         )
     if settings.options:
         raise InvalidInput(
@@ -94,5 +88,5 @@ def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
     path, version = options.pop("model_path"), options.pop("checkpoint_version")
     options.pop("allow_auto_download")
     if path is None:
-        path = fetch(card_of_file(version))
+        path = models.fetch(models.card_of_file(version))
     return _by_checkpoint(kind.__name__, path, task, None, replace(settings, options=options))

@@ -110,43 +110,28 @@ BSD, PRIOR_LABS = "BSD-3-Clause", "Prior Labs (Apache-2.0 with attribution)"
 # that its package enforces. The paper gives 4,096 for TabICL; neither its package nor its papers
 # have such a limit (docs/method.md).
 # Networks keep their name for good, so that results can be repeated; "embedded" is the newest pair.
+CLF, REG, TABICL = "classification", "regression", "jingang/TabICL"
 EMBEDDED_0_1 = (
-    ModelCard(
-        "embedded-0.1", "classification", "tabicl", "classifier.ckpt", None, 10_000, BSD,
-        "392992aee240cb4192eb61be6ae9873b8f35ec5c6b68a661ac2899debdef7175",
-    ),
-    ModelCard(
-        "embedded-0.1", "regression", "tabicl", "regressor.ckpt", None, 10_000, BSD,
-        "37feecc12f518a52844d2ed042eb8ae1bda22db5cf2118a57f3bfa5655edea38",
-    ),
+    ModelCard("embedded-0.1", CLF, "tabicl", "classifier.ckpt", None, 10_000, BSD,
+              "392992aee240cb4192eb61be6ae9873b8f35ec5c6b68a661ac2899debdef7175"),
+    ModelCard("embedded-0.1", REG, "tabicl", "regressor.ckpt", None, 10_000, BSD,
+              "37feecc12f518a52844d2ed042eb8ae1bda22db5cf2118a57f3bfa5655edea38"),
 )  # fmt: skip
 CARDS = (
     *(replace(card, name="embedded") for card in EMBEDDED_0_1),
     *EMBEDDED_0_1,
-    ModelCard(
-        "tabicl-v1", "classification", "tabicl", "tabicl-classifier-v1-20250208.ckpt",
-        "jingang/TabICL", 60_000, BSD,
-    ),
-    ModelCard(
-        "tabicl-v1.1", "classification", "tabicl", "tabicl-classifier-v1.1-20250506.ckpt",
-        "jingang/TabICL", 60_000, BSD,
-    ),
-    ModelCard(
-        "tabicl-v2", "classification", "tabicl", "tabicl-classifier-v2-20260212.ckpt",
-        "jingang/TabICL", 100_000, BSD,
-    ),
-    ModelCard(
-        "tabicl-v2", "regression", "tabicl", "tabicl-regressor-v2-20260212.ckpt",
-        "jingang/TabICL", 100_000, BSD,
-    ),
-    ModelCard(
-        "tabpfn-v2", "classification", "tabpfn", "tabpfn-v2-classifier-finetuned-zk73skhh.ckpt",
-        "Prior-Labs/TabPFN-v2-clf", 10_000, PRIOR_LABS,
-    ),
-    ModelCard(
-        "tabpfn-v2", "regression", "tabpfn", "tabpfn-v2-regressor.ckpt",
-        "Prior-Labs/TabPFN-v2-reg", 10_000, PRIOR_LABS,
-    ),
+    ModelCard("tabicl-v1", CLF, "tabicl", "tabicl-classifier-v1-20250208.ckpt",
+              TABICL, 60_000, BSD),
+    ModelCard("tabicl-v1.1", CLF, "tabicl", "tabicl-classifier-v1.1-20250506.ckpt",
+              TABICL, 60_000, BSD),
+    ModelCard("tabicl-v2", CLF, "tabicl", "tabicl-classifier-v2-20260212.ckpt",
+              TABICL, 100_000, BSD),
+    ModelCard("tabicl-v2", REG, "tabicl", "tabicl-regressor-v2-20260212.ckpt",
+              TABICL, 100_000, BSD),
+    ModelCard("tabpfn-v2", CLF, "tabpfn", "tabpfn-v2-classifier-finetuned-zk73skhh.ckpt",
+              "Prior-Labs/TabPFN-v2-clf", 10_000, PRIOR_LABS),
+    ModelCard("tabpfn-v2", REG, "tabpfn", "tabpfn-v2-regressor.ckpt",
+              "Prior-Labs/TabPFN-v2-reg", 10_000, PRIOR_LABS),
 )  # fmt: skip
 
 
