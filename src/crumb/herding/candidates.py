@@ -6,9 +6,6 @@ centroid. That is enough where the cluster is one cloud of rows, but says nothin
 left out. So a tenth of the clusters tries twice as many, and half as many again that are the
 nearest rows of each query. They go on doubling until this lowers the MMD² by less than ``ENOUGH``;
 then all clusters get as many. What the last doubling brought is reported.
-
-Shapes: K clusters, G of them in step, M candidates of a cluster, n rows chosen, N pool rows, d
-columns.
 """
 
 from __future__ import annotations
