@@ -63,8 +63,10 @@ class PoolCandidates:
         list(map_blocks(fill, range(0, len(pool), BLOCK)))
         self.asking = [queries[some] for some in asking(labels, n, seed)]
         fraction = fraction_searched(len(pool), sum(map(len, self.asking)))
-        numbers = row_numbers(np.arange(len(pool)), seed, "neighbours")
-        self.searched = np.flatnonzero(numbers < fraction)
+        self.searched = None  # the rows to search for neighbours; None: all
+        if fraction < 1.0:
+            numbers = row_numbers(np.arange(len(pool)), seed, "neighbours")
+            self.searched = np.flatnonzero(numbers < fraction)
 
     def __call__(self, which: Sequence[int], count: int) -> list[np.ndarray]:
         if count == len(self.order):
@@ -140,8 +142,9 @@ def rows_at_distances(
     taken.append(_beyond(distance, edges[-1], nearest, count - wanted))
     missing = count - sum(map(len, taken))
     if missing:  # nothing is left beyond
-        left = np.setdiff1d(np.arange(len(order)), np.concatenate(taken))
-        taken.append(left[:missing])
+        left = np.ones(len(order), dtype=bool)
+        left[np.concatenate(taken)] = False
+        taken.append(np.flatnonzero(left)[:missing])
     return np.sort(order[np.concatenate(taken)])
 
 
@@ -175,31 +178,33 @@ def nearest_each(
     """The ``counts`` (T,) rows nearest to each query, nearest first; of equally near ones the
     first. ``searched``: the rows to search, all by default."""
     size = min(QUERIES, max(1, -(-len(queries) // PARTS)))
-    rows = np.arange(len(pool)) if searched is None else searched
 
     def near(first: int) -> list[np.ndarray]:
         some = slice(first, first + size)
-        return _nearest(pool, queries[some], counts[some], rows)
+        return _nearest(pool, queries[some], counts[some], searched)
 
     return list(chain.from_iterable(map_blocks(near, range(0, len(queries), size))))
 
 
 def _nearest(
-    pool: np.ndarray, queries: np.ndarray, counts: np.ndarray, searched: np.ndarray
+    pool: np.ndarray, queries: np.ndarray, counts: np.ndarray, searched: np.ndarray | None
 ) -> list[np.ndarray]:
     """In rounds: the distances found in one round are a bound for the next one."""
-    limits = np.full(len(queries), np.inf)
+    total, limits = len(pool if searched is None else searched), np.full(len(queries), np.inf)
     found: Pairs = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
     start, size = 0, max(FIRST_ROUND, 2 * int(counts.min(initial=0)))
-    while start < len(searched):
-        parts, end = [found], min(len(searched), start + size)
+    while start < total:
+        parts, end = [found], min(total, start + size)
         for first in range(start, end, BLOCK):
-            rows = searched[first : min(end, first + BLOCK)]
-            j, places, distance = below(queries, pool[rows], limits)
-            parts.append((j, rows[places], distance))
+            some = slice(first, min(end, first + BLOCK))
+            # A slice where all rows are searched: no copy.
+            points = pool[some] if searched is None else pool[searched[some]]
+            j, places, distance = below(queries, points, limits)
+            parts.append((j, places + first, distance))
         found = _lowest(parts, counts, limits)
         start, size = end, size * GROWTH
-    return np.split(found[1], np.searchsorted(found[0], np.arange(1, len(queries))))
+    rows = found[1] if searched is None else searched[found[1]]
+    return np.split(rows, np.searchsorted(found[0], np.arange(1, len(queries))))
 
 
 def _lowest(parts: list[Pairs], counts: np.ndarray, limits: np.ndarray) -> Pairs:
@@ -233,7 +238,8 @@ def below(some: np.ndarray, points: np.ndarray, limits: np.ndarray) -> Pairs:
             tile = points[start : start + step].astype(np.float32, copy=False)
             sizes = np.einsum("ij,ij->i", tile, tile)
             least = left @ np.concatenate([tile.T, sizes[None]])
-            least[:, ~np.isfinite(sizes)] = -np.inf  # what has overflowed is checked
+            if not np.isfinite(sizes).all():
+                least[:, ~np.isfinite(sizes)] = -np.inf  # what has overflowed is checked
             k, rows = np.divmod(np.flatnonzero(least < most), max(1, len(tile)))
             gaps = points[start + rows].astype(np.float64, copy=False) - some[k]
             distance = np.einsum("ij,ij->i", gaps, gaps)
