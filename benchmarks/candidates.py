@@ -16,9 +16,8 @@ from scipy.spatial.distance import cdist, pdist
 
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import Rbf
-from crumb.herding.neighbours import Neighbours
+from crumb.herding.neighbours import PoolCandidates, rows_at_distances
 from crumb.herding.objective import CandidateObjective
-from crumb.herding.strata import rows_at_distances
 from crumb.selection.clustering import cluster
 
 QUERIES, CLUSTERS = 1_000, 20
@@ -56,7 +55,7 @@ class Cluster:
         parts = [pool[i : i + 50_000] for i in range(0, len(pool), 50_000)]
         self.cross = np.concatenate([mean_kernel(part, queries, sigma) for part in parts])
 
-    def candidates(self, near: Neighbours, k: int, n: int, order: np.ndarray) -> dict:
+    def candidates(self, near: PoolCandidates, k: int, n: int, order: np.ndarray) -> dict:
         ways = {"exact": np.arange(len(self.pool))}
         for times in (24, 48, 96):
             count = times * n
@@ -65,15 +64,16 @@ class Cluster:
                 for size in (count, count // 2)
             )
             ways[f"by distance, {times}n"] = drawn
-            ways[f"neighbours, {times}n"] = near([k], count)[0]
-            ways[f"half and half, {times}n"] = np.union1d(half, near([k], count // 2)[0])
+            ways[f"neighbours, {times}n"] = near.neighbours([k], count)[0]
+            ways[f"half and half, {times}n"] = np.union1d(half, near.neighbours([k], count // 2)[0])
         return ways
 
     def mmd2(self, candidates: np.ndarray, n: int) -> float:
         """Of the context that is herded among the candidates."""
-        points = self.gaps[candidates][None].astype(np.float64)
+        points = torch.from_numpy(self.gaps[candidates].astype(np.float64))
+        cross = torch.from_numpy(self.cross[candidates])
         objective = CandidateObjective(
-            Rbf(self.sigma), points, self.cross[candidates][None], torch.zeros(1), np.float32
+            Rbf(self.sigma), [points], [cross], torch.zeros(1), np.float32
         )
         (context,) = herd(objective, n)
         chosen = self.pool[candidates[context.indices]]
@@ -91,7 +91,7 @@ def compare(kind: str, rows: int, columns: int, n: int, clusters: list[int]) -> 
     queries, pool = points[:QUERIES], points[QUERIES:].astype(np.float32)
     labels, _ = cluster(queries, CLUSTERS, 0)
     sigma = float(np.median(pdist(pool[:2_000])))
-    near = Neighbours(pool, queries, labels, n, 0)
+    near = PoolCandidates(pool, queries, labels, n, 0)
     order = np.random.default_rng(0).permutation(rows)
     found: dict[str, list[float]] = {}
     for k in clusters:

@@ -178,8 +178,7 @@ def _overrides(args: argparse.Namespace) -> Overrides:
 
 def _fetch(runs: list[Run], sources: list[Source]) -> None:
     """Get tables and weights once, here, before several processes ask for them."""
-    from crumb.pfn.registry import CARDS
-    from crumb.pfn.weights import fetch
+    from crumb.pfn.models import CARDS, fetch
 
     asked = {(one.model, one.task) for one in runs}
     cards = [card for card in CARDS if (card.name, card.task) in asked]

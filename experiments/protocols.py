@@ -27,7 +27,7 @@ from dataclasses import replace
 from functools import partial
 
 from crumb.errors import InvalidInput
-from crumb.pfn.registry import CARDS
+from crumb.pfn.models import CARDS
 from experiments.dataset import Source
 from experiments.methods import CASES, method_settings
 from experiments.protocol import Overrides, Protocol, Run, Setting, TableSize, share

@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from crumb import MICP, CrumbClassifier, CrumbRegressor, paper_configuration
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput, PlanMismatch
-from crumb.pfn import registry
+from crumb.pfn import models
 
 KNN = KNeighborsClassifier(1)
 
@@ -360,8 +360,8 @@ def test_min_per_class_reaches_the_contexts() -> None:
 
 def test_the_model_s_window_caps_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y = blobs()
-    cards = [dataclasses.replace(card, window=120) for card in registry.CARDS]
-    monkeypatch.setattr(registry, "CARDS", tuple(cards))
+    cards = [dataclasses.replace(card, window=120) for card in models.CARDS]
+    monkeypatch.setattr(models, "CARDS", tuple(cards))
     with pytest.warns(UserWarning, match="more than the 120 that the model was made for"):
         clf = CrumbClassifier(context_size=0.5).fit(X, y)
     assert clf.context_size_ == 120

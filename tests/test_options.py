@@ -8,9 +8,8 @@ import pytest
 from crumb import select_contexts
 from crumb.checks import non_negative, positive
 from crumb.errors import InvalidInput
-from crumb.herding.cost import AFFORDABLE, AT_ONCE, Load
 from crumb.herding.greedy import EarlyStopping
-from crumb.herding.search import check_search, resolve_search
+from crumb.herding.search import AFFORDABLE, AT_ONCE, Load, check_search, resolve_search
 from crumb.options import (
     check_bandwidth,
     median_factor,
@@ -67,8 +66,8 @@ def test_senseless_context_sizes_are_refused(wrong) -> None:
 def test_auto_kernel_goes_by_the_cost(
     load: Load, device: str, ways: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crumb.herding.cost.find_spec", lambda name: name)  # Triton is there
-    kernel = resolve_search("auto", 64, "auto", 1.0, load, device)
+    monkeypatch.setattr("crumb.herding.search.find_spec", lambda name: name)  # Triton is there
+    kernel = resolve_search("auto", 64, "auto", load, device)
     assert kernel.ways == ways
     assert kernel.batch == (10 if ways == ("rff",) else 1)
     if "candidates" in ways:
@@ -80,11 +79,11 @@ def test_auto_kernel_goes_by_the_cost(
 def test_candidates_are_for_one_row_at_a_time_on_a_cpu() -> None:
     load = Load(100_000, 1_000, 20, 500)
     kernel = "candidates"
-    assert resolve_search(kernel, 64, "auto", 1.0, load).ways == (kernel, "exact")
-    assert resolve_search(kernel, 64, 5, 1.0, load).ways == ("exact",)
-    assert resolve_search(kernel, 64, 1, 1.0, load, "cuda").ways == ("exact",)
-    assert resolve_search("auto", 64, 5, 1.0, load).ways == ("exact",)
-    assert resolve_search("exact", 64, 7, 1.0, load).batch == 7
+    assert resolve_search(kernel, 64, "auto", load).ways == (kernel, "exact")
+    assert resolve_search(kernel, 64, 5, load).ways == ("exact",)
+    assert resolve_search(kernel, 64, 1, load, "cuda").ways == ("exact",)
+    assert resolve_search("auto", 64, 5, load).ways == ("exact",)
+    assert resolve_search("exact", 64, 7, load).batch == 7
 
 
 def test_unknown_kernel_and_senseless_numbers_are_refused() -> None:

@@ -188,7 +188,7 @@ def test_a_swap_under_random_features_redraws_their_own_trace() -> None:
 
 def test_many_queries_make_the_exact_kernel_too_dear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "crumb.herding.cost.AFFORDABLE", {"cpu": 300 * (2 * 10 + 60), "gpu": 0, "triton": 0}
+        "crumb.herding.search.AFFORDABLE", {"cpu": 300 * (2 * 10 + 60), "gpu": 0, "triton": 0}
     )
     few = select_contexts(POOL, QUERIES[:5], n_clusters=2, context_size=10)
     many = select_contexts(POOL, np.tile(QUERIES, (5, 1)), n_clusters=2, context_size=10)

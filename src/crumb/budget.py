@@ -1,7 +1,7 @@
 """Seconds or gigabytes instead of K and n: the most and largest contexts that fit.
 
 What a pass takes is measured on this machine: two small passes are timed, and the model's own count
-of operations gives the rest. What stage 2 takes comes from ``herding/cost.py``. The rungs of a
+of operations gives the rest. What stage 2 takes comes from ``herding/search.py``. The rungs of a
 ladder keep n = 50 K, as the defaults do (20 clusters, 1,000 rows); the highest one that fits is
 taken. Times vary, so the choice may differ from run to run; the plan says what was chosen.
 """
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crumb.errors import InvalidInput
-from crumb.herding.cost import Load, affordable_values
+from crumb.herding.search import Load, affordable_values
 from crumb.infer import infer
 from crumb.pfn import Backend, Output
 from crumb.pool import Labelled

@@ -20,10 +20,9 @@ from crumb.budget import Budget, parse_budget
 from crumb.checks import non_negative, positive
 from crumb.devices import resolve_device
 from crumb.errors import InvalidInput
-from crumb.herding.cost import Load
 from crumb.herding.greedy import EarlyStopping
 from crumb.herding.kernel import median_bandwidth
-from crumb.herding.search import Search, check_search, resolve_search
+from crumb.herding.search import Load, Search, check_search, resolve_search
 from crumb.parallel import resolve_jobs
 from crumb.rng import generator
 from crumb.selection import Strategy, resolve_strategy
@@ -149,7 +148,7 @@ class Options:
     def search(self, load: Load) -> Search:
         """How stage 2 searches in a problem of this size."""
         asked = self.asked["kernel"], self.asked["rff_dim"], self.asked["herd_batch"]
-        return resolve_search(*asked, self.bandwidth, load, self.device, self.affordable)
+        return resolve_search(*asked, load, self.device, self.affordable)
 
 
 def resolve_context_size(context_size: str | float, n_pool: int, window: int | None = None) -> int:

@@ -19,8 +19,7 @@ from crumb.errors import InvalidInput, PlanMismatch
 from crumb.estimator import CrumbClassifier, CrumbRegressor
 from crumb.files import read_archive, write_archive
 from crumb.herding.greedy import EarlyStopping
-from crumb.pfn.checkpoint import checksum
-from crumb.pfn.registry import model_names
+from crumb.pfn.models import checksum, model_names
 from crumb.selection import Strategy
 from crumb.selection.base import REGISTRY
 

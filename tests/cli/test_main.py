@@ -118,7 +118,7 @@ def test_interrupting_while_the_libraries_load_leaves_nothing_behind(long_work):
 
 
 def test_interrupting_while_the_network_runs_leaves_nothing_behind(long_work, crumb, monkeypatch):
-    from crumb.pfn.network import NetworkBackend
+    from crumb.pfn.base import NetworkBackend
 
     predict_context = NetworkBackend.predict_context
     press = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))

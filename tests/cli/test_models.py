@@ -28,7 +28,7 @@ def test_models_says_what_is_here_and_where_the_rest_would_go(crumb, tmp_path, m
 
 
 def test_models_prints_a_line_a_model(crumb):
-    from crumb.pfn.registry import CARDS
+    from crumb.pfn.models import CARDS
 
     _, out, _ = crumb("models")
     lines = out.splitlines()

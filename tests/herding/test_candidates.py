@@ -13,11 +13,10 @@ from sklearn.datasets import make_blobs
 from crumb import EarlyStopping, select_contexts
 from crumb.herding import candidates
 from crumb.herding.candidates import herd_candidates
-from crumb.herding.clusters import Clusters
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import Rbf, median_bandwidth
-from crumb.herding.objective import CandidateObjective, ExactObjective
-from crumb.herding.strata import all_inside, rows_at_distances
+from crumb.herding.neighbours import PoolCandidates, all_inside, rows_at_distances
+from crumb.herding.objective import CandidateObjective, Clusters, ExactObjective
 from crumb.parallel import block_threads
 from crumb.selection.clustering import cluster
 
@@ -191,10 +190,10 @@ def test_whether_all_rows_as_near_as_the_queries_are_drawn() -> None:
 def test_neighbours_join_where_rows_were_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """And not at first, nor where they are candidates anyway."""
     asked: list[tuple[int, int]] = []
-    find = candidates.Neighbours.__call__
+    find = PoolCandidates.neighbours
     monkeypatch.setattr(
-        candidates.Neighbours,
-        "__call__",
+        PoolCandidates,
+        "neighbours",
         lambda self, which, count: asked.append((len(which), count)) or find(self, which, count),
     )
     herd_candidates(*problem("blobs"), 60, 10**6, 0)  # 1,200 rows a blob, 24 · 60 candidates

@@ -1,4 +1,4 @@
-"""cost.py: kernel values counted beforehand are those that are computed."""
+"""search.py: kernel values counted beforehand are those that are computed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crumb.herding.cost import Load
+from crumb.herding.search import Load
 
 
 def test_exact_herding_is_herding_among_all_rows() -> None:

@@ -22,11 +22,10 @@ pytest.importorskip("triton", reason="Triton comes for Linux only")
 INTERPRETED = """
 import numpy as np, torch
 import brute_force
-from crumb.herding.clusters import Clusters, cross_terms
 from crumb.herding.gpu import GpuObjective
 from crumb.herding.greedy import EarlyStopping, herd
 from crumb.herding.kernel import Rbf
-from crumb.herding.objective import ExactObjective
+from crumb.herding.objective import Clusters, ExactObjective
 
 def problem(rows, columns, queries, clusters, seed):
     rng = np.random.default_rng(seed)
@@ -43,7 +42,7 @@ shapes = [(300, 5, 40, 3), (129, 70, 90, 2), (128, 1, 5, 1), (260, 16, 70, 17), 
 for shape in shapes:
     kernel, pool, clusters = problem(*shape, seed=shape[0])
     queries, labels = clusters.queries, clusters.labels
-    exact = cross_terms(kernel, pool, clusters)
+    exact = ExactObjective(kernel, pool, clusters).cross
     assert (on_gpu(kernel, pool, clusters).cross - exact).abs().max() < 1e-6, shape
     ours = herd(on_gpu(kernel, pool, clusters), 9)
     theirs = herd(ExactObjective(kernel, pool, clusters), 9)

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from crumb.errors import InvalidInput
 from crumb.herding import objective as objective_module
-from crumb.herding.clusters import Clusters, cluster_sums
 from crumb.herding.greedy import EarlyStopping, Herded, herd
 from crumb.herding.kernel import RandomFourierFeatures, Rbf
-from crumb.herding.objective import ExactObjective, RffObjective
+from crumb.herding.objective import Clusters, ExactObjective, RffObjective, cluster_sums
 
 
 def blobs(

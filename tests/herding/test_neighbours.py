@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crumb.herding import neighbours
-from crumb.herding.neighbours import Neighbours, asking, below, nearest_each
+from crumb.herding.neighbours import PoolCandidates, asking, below, nearest_each
 from crumb.parallel import block_threads
 from crumb.rng import row_numbers
 
@@ -57,15 +57,14 @@ def test_candidates_of_a_cluster_are_its_queries_neighbours():
     rng = np.random.default_rng(1)
     points, queries = rng.normal(size=(3_000, 4)).astype(np.float32), rng.normal(size=(50, 4))
     labels = rng.integers(0, 3, 50)
-    found = Neighbours(points, queries, labels, 100, 0)([2, 0], 200)
+    found = PoolCandidates(points, queries, labels, 100, 0).neighbours([2, 0], 200)
     for k, rows in zip((2, 0), found, strict=True):
         mine = labels == k
         order = np.argsort(brute_force(points, queries[mine]), axis=1)
         np.testing.assert_array_equal(rows, np.unique(order[:, : 200 // mine.sum()]))
     with block_threads(2) as blocks:
-        for one, other in zip(
-            found, Neighbours(points, queries, labels, 100, 0, blocks)([2, 0], 200), strict=True
-        ):
+        shared = PoolCandidates(points, queries, labels, 100, 0, blocks).neighbours([2, 0], 200)
+        for one, other in zip(found, shared, strict=True):
             np.testing.assert_array_equal(one, other)
 
 
@@ -73,7 +72,7 @@ def test_of_large_pools_a_random_share_is_looked_at(monkeypatch):
     rng = np.random.default_rng(1)
     points, queries = rng.normal(size=(3_000, 4)), rng.normal(size=(10, 4))
     monkeypatch.setattr(neighbours, "PAIRS", 3_000)
-    (rows,) = Neighbours(points, queries, np.zeros(10, dtype=int), 100, 5)([0], 400)
+    (rows,) = PoolCandidates(points, queries, np.zeros(10, dtype=int), 100, 5).neighbours([0], 400)
     assert (row_numbers(rows, 5, "neighbours") < 0.1).all()
     assert len(rows) > 150
 

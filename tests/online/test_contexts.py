@@ -12,7 +12,7 @@ from streams import ManualClock, cheap, queries, table
 
 from crumb.infer import context_key
 from crumb.online import CrumbOnline, Observer
-from crumb.pfn.cache import ContextCache
+from crumb.pfn.contexts import ContextCache
 from crumb.pfn.tabicl import TabICLBackend
 
 X = queries(60)

@@ -8,7 +8,7 @@ import torch
 
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidInput
-from crumb.pfn.cache import ContextCache, tensor_bytes
+from crumb.pfn.contexts import ContextCache, tensor_bytes
 
 
 def table(rows: int = 400, classes: int = 3):

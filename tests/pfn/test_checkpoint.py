@@ -17,9 +17,8 @@ from small_tables import classes, numbers, targets
 
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidCheckpoint
-from crumb.pfn import weights
-from crumb.pfn.checkpoint import checksum, read_checkpoint
-from crumb.pfn.registry import CARDS
+from crumb.pfn import models
+from crumb.pfn.models import CARDS, checksum, read_checkpoint
 
 
 def fit(path: Path | str) -> CrumbClassifier:
@@ -214,13 +213,13 @@ def test_file_that_was_replaced_is_read_again(tmp_path: Path) -> None:
 def test_embedded_weights_are_those_that_were_shipped() -> None:
     for card in CARDS:
         if card.repository is None:
-            assert checksum(weights.EMBEDDED / card.file) == card.sha256
+            assert checksum(models.EMBEDDED / card.file) == card.sha256
 
 
 def test_embedded_weights_that_were_changed(
     tabicl_classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weights, "EMBEDDED", tmp_path)
+    monkeypatch.setattr(models, "EMBEDDED", tmp_path)
     shutil.copy(tabicl_classifier, tmp_path / "classifier.ckpt")
     with pytest.raises(
         InvalidCheckpoint,

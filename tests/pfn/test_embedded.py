@@ -16,9 +16,7 @@ from sklearn.metrics import log_loss, r2_score, roc_auc_score, root_mean_squared
 from sklearn.model_selection import train_test_split
 
 from crumb import CrumbClassifier, CrumbRegressor
-from crumb.pfn.checkpoint import checksum
-from crumb.pfn.registry import card_for
-from crumb.pfn.weights import locate
+from crumb.pfn.models import card_for, checksum, locate
 from pretraining.network import configuration
 
 

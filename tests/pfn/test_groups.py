@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import torch
 
-from crumb.pfn.groups import halved, in_groups, pieces
+from crumb.pfn.contexts import halved, in_groups, pieces
 
 
 def test_answers_come_in_the_order_of_the_tasks() -> None:

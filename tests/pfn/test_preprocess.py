@@ -12,16 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from small_tables import frame
 from tabicl._sklearn.preprocessing import EnsembleGenerator, TransformToNumerical
 
-from crumb.pfn.preprocess import (
-    Member,
-    Recipe,
-    Rowset,
-    Scale,
-    encode,
-    members,
-    normalised,
-    standardised,
-)
+from crumb.pfn.preprocess import Member, Recipe, Rowset, Scale, encode, members, standardised
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The following categorical columns",
@@ -223,7 +214,7 @@ def test_other_normalisations_are_the_packages(norm: str) -> None:
     (expected, _), *_ = (
         generator(one).fit(rows.context, np.arange(60) % 2).transform(rows.queries).values()
     )
-    ours = np.concatenate(normalised(rows, norm, one))
+    ours = np.concatenate(rows.normalised(norm, one))
     np.testing.assert_allclose(
         ours, expected[0], atol=1e-6
     )  # the order of sums moves the optimum of a power a little

@@ -307,6 +307,6 @@ def test_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Said before anything is downloaded."""
     monkeypatch.setitem(sys.modules, "tabpfn", None)
     monkeypatch.delitem(sys.modules, "crumb.pfn.tabpfn")
-    monkeypatch.setattr(backends, "fetch", lambda card: pytest.fail("fetched"))
+    monkeypatch.setattr(backends.models, "fetch", lambda card: pytest.fail("fetched"))
     with pytest.raises(BackendUnavailable, match="pip install 'crumb-pfn"):
         CrumbClassifier(model="tabpfn-v2").fit(numbers(20, 1), classes(20, 2))

@@ -23,7 +23,7 @@ import crumb.pfn.tabpfn as module
 from crumb import CrumbClassifier
 from crumb.errors import InvalidInput
 from crumb.pfn.base import BackendSettings, ContextTask, Output
-from crumb.pfn.checkpoint import read_checkpoint
+from crumb.pfn.models import read_checkpoint
 from crumb.pfn.tabpfn import TabPFNBackend, shared_specs
 
 pytestmark = pytest.mark.filterwarnings(

@@ -25,9 +25,8 @@ from small_tables import classes, numbers, targets
 
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidInput, WeightsMissing
-from crumb.pfn import weights
-from crumb.pfn.registry import card_for, model_names
-from crumb.pfn.weights import fetch, locate
+from crumb.pfn import models
+from crumb.pfn.models import card_for, fetch, locate, model_names
 
 CLOSED = "http://127.0.0.1:9"  # nothing listens on the port named "discard"
 
@@ -131,8 +130,8 @@ def test_network_that_swallows_everything(monkeypatch: pytest.MonkeyPatch) -> No
         over.wait(30)
         raise TimeoutError
 
-    assert weights.PROBE_SECONDS < 2
-    monkeypatch.setattr(weights, "PROBE_SECONDS", 0.3)
+    assert models.PROBE_SECONDS < 2
+    monkeypatch.setattr(models, "PROBE_SECONDS", 0.3)
     monkeypatch.setattr(socket, "create_connection", swallow)
     start = time.perf_counter()
     with pytest.raises(WeightsMissing, match="cannot be reached"):
@@ -150,8 +149,8 @@ def test_way_through_a_proxy(excepted: bool, monkeypatch: pytest.MonkeyPatch) ->
         raise ConnectionRefusedError
 
     monkeypatch.setattr(socket, "create_connection", refuse)
-    monkeypatch.setattr(weights, "getproxies", lambda: {"http": "http://proxy.example:3128"})
-    monkeypatch.setattr(weights, "proxy_bypass", lambda host: excepted)
+    monkeypatch.setattr(models, "getproxies", lambda: {"http": "http://proxy.example:3128"})
+    monkeypatch.setattr(models, "proxy_bypass", lambda host: excepted)
     with pytest.raises(WeightsMissing):
         fetch(card_for("tabicl-v2", "classification"))
     assert asked == [("127.0.0.1", 9) if excepted else ("proxy.example", 3128)]
@@ -186,9 +185,9 @@ def run(code: str, env: dict[str, str], **options: Any) -> subprocess.CompletedP
 
 def test_nothing_is_fetched_before_fit() -> None:
     code = f"""{BLOCKED}
-import crumb.pfn.registry
+import crumb.pfn.models
 from crumb import CrumbClassifier, CrumbRegressor
-for name in crumb.pfn.registry.model_names():
+for name in crumb.pfn.models.model_names():
     CrumbClassifier(model=name), CrumbRegressor(model=name)
 # The embedded model needs no network.
 CrumbClassifier().fit([[0.0], [1.0], [2.0]], [0, 1, 1]).predict([[1.0]])
@@ -290,8 +289,8 @@ def test_download(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     code = """
-from crumb.pfn.registry import card_for
-from crumb.pfn.weights import fetch
+from crumb.pfn.models import card_for
+from crumb.pfn.models import fetch
 print(fetch(card_for("tabicl-v2", "classification")))
 """
     done, shown = on_a_terminal(code, settings(hub, tmp_path))
@@ -321,8 +320,8 @@ def test_download_that_breaks_off(
 import time
 time.sleep = lambda seconds: None  # the hub's client rests between its attempts
 from crumb.errors import WeightsMissing
-from crumb.pfn.registry import card_for
-from crumb.pfn.weights import fetch
+from crumb.pfn.models import card_for
+from crumb.pfn.models import fetch
 try:
     fetch(card_for("tabicl-v2", "classification"))
 except WeightsMissing as error:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crumb.herding.strata import STRATA
+from crumb.herding.neighbours import STRATA
 from crumb.rng import row_numbers
 from crumb.scale import shortlist
 from crumb.scale.rules import Block, NearestRows, NumberedRows, RareClasses, RowsOfCells

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 
 from crumb.cli.report import print_json, print_table
-from crumb.pfn.registry import CARDS
-from crumb.pfn.weights import locate, model_dir
+from crumb.pfn.models import CARDS, locate, model_dir
 
 
 def run(args: argparse.Namespace) -> None:

@@ -79,10 +79,10 @@ def herd(
     """Choose at most ``n`` rows for each of K clusters, the ``batch`` best-scoring ones a round."""
     size, n_clusters = min(n, objective.n_pool), objective.n_clusters
     indices = np.empty((n_clusters, size), dtype=np.int64)
-    mmd2 = np.empty((n_clusters, size))
+    mmd2 = np.zeros((n_clusters, size))
     sizes = np.full(n_clusters, size)
     active = np.arange(n_clusters)  # (A,) the clusters that still grow
-    watch = _Watch(early_stopping, n, n_clusters)
+    watch = _Watch(early_stopping, n)
     t = 0
     while t < size and len(active):
         start, rounds = t, []
@@ -94,7 +94,7 @@ def herd(
         chosen = torch.cat(rounds, 1)  # (A, t − start)
         mmd2[active, start:t] = objective.mmd2(chosen).cpu().numpy()
         indices[active, start:t] = chosen.cpu().numpy()
-        converged = watch.converged(t, mmd2[active, t - 1])  # (A,)
+        converged = watch.converged(t, mmd2[:, t - 1])[active]  # (A,)
         if converged.any():
             sizes[active[converged]] = t
             active = active[~converged]
@@ -105,29 +105,26 @@ def herd(
 
 
 class _Watch:
-    """Counts, for each cluster that still grows, how many checks in a row brought too little."""
+    """Notes, for each cluster, whether a check found that MMD² fell too little."""
 
     mark: float = np.inf  # rows at which the next check is due
 
-    def __init__(self, rule: EarlyStopping | None, n: int, n_clusters: int):
+    def __init__(self, rule: EarlyStopping | None, n: int):
         if rule is not None:
             self.rule, self.mark = rule, rule.every
             self.warm_up = max(100, n / 10) if rule.warm_up is None else rule.warm_up
-            self.before = np.full(n_clusters, np.nan)  # (A,) MMD² at the mark before
-            self.idle = np.zeros(n_clusters, dtype=int)  # (A,)
+            self.before: np.ndarray | float = np.nan  # (K,) MMD² at the mark before
+            self.idle: list[np.ndarray] = []  # (K,) of each check
 
     def converged(self, t: int, mmd2: np.ndarray) -> np.ndarray:
-        """Which clusters stop at size t: (A,). They are forgotten."""
-        done = np.zeros(len(mmd2), dtype=bool)
-        if t < self.mark:
-            return done
-        self.mark = (t // self.rule.every + 1) * self.rule.every
-        before, self.before = self.before, mmd2
-        if t < self.warm_up:
-            return done
-        # An MMD² of zero cannot improve. The first mark has nothing to compare with: NaN, not idle.
-        gain = (before - mmd2) / np.where(before > 0, before, np.inf)
-        self.idle = np.where(gain < self.rule.tolerance, self.idle + 1, 0)
-        done = self.idle >= self.rule.patience
-        self.before, self.idle = self.before[~done], self.idle[~done]
-        return done
+        """Which clusters stop at size t: (K,)."""
+        if t >= self.mark:
+            self.mark = (t // self.rule.every + 1) * self.rule.every
+            before, self.before = self.before, mmd2
+            if t >= self.warm_up:
+                # An MMD² of zero cannot improve. The first mark has nothing to compare with: NaN.
+                gain = (before - mmd2) / np.where(before > 0, before, np.inf)
+                self.idle.append(gain < self.rule.tolerance)
+                if len(self.idle) >= self.rule.patience:
+                    return np.all(self.idle[-self.rule.patience :], axis=0)
+        return np.zeros(len(mmd2), dtype=bool)

@@ -1,8 +1,7 @@
 """The Gaussian RBF kernel, its bandwidth, its random Fourier features, and the MMD² that they give.
 
 ``Rbf`` and ``RandomFourierFeatures`` both have ``prefix_mmd2``: code that measures contexts need
-not know which of them was used. Arrays are torch tensors: the same lines run on a CPU in float64
-and on a GPU in float32.
+not know which was used. The same lines run on a CPU in float64 and on a GPU in float32.
 """
 
 from __future__ import annotations
@@ -22,18 +21,14 @@ BLOCK_CELLS = 1 << 20  # kernel values a thread holds at once: 8 MB in float64, 
 def median_bandwidth(pool: np.ndarray, rng: np.random.Generator) -> float:
     """σ = the median Euclidean distance between two different rows of a sample of the pool.
 
-    The sample holds at most ``BANDWIDTH_SAMPLE`` rows, drawn without replacement. Where the median
-    is 0 (more than half of the pairs are duplicates) the median of the non-zero distances is used,
+    Where that is 0 (more than half of the pairs are duplicates), the median of the other distances,
     and 1.0 where all rows are equal: any σ gives the same answer then.
     """
-    pool = pool[bandwidth_rows(len(pool), rng)]
-    if len(pool) < 2:
+    distances = pdist(pool[bandwidth_rows(len(pool), rng)].astype(np.float64))
+    apart = distances[distances > 0]
+    if not len(apart):
         return 1.0
-    distances = pdist(np.asarray(pool, dtype=np.float64))
-    sigma = float(np.median(distances))
-    if sigma == 0.0 and np.any(distances > 0):
-        sigma = float(np.median(distances[distances > 0]))
-    return sigma if sigma > 0 else 1.0
+    return float(np.median(distances)) or float(np.median(apart))
 
 
 def bandwidth_rows(rows: int, rng: np.random.Generator) -> np.ndarray:
@@ -55,10 +50,7 @@ class Rbf:
     sigma: float
 
     def __call__(self, a: Tensor, b: Tensor, b_norms: Tensor | None = None) -> Tensor:
-        """Kernel values of all pairs: (n, d), (m, d) → (n, m), or (A, n, d), (A, m, d) → (A, n, m).
-
-        ``b_norms``: ‖b‖², if it is known.
-        """
+        """All pairs: (n, d), (m, d) → (n, m), or A times that. ``b_norms``: ‖b‖², if known."""
         b_norms = norms(b) if b_norms is None else b_norms
         product = torch.addmm if a.ndim == 2 else torch.baddbmm
         squared = product(norms(a)[..., None] + b_norms[..., None, :], a, b.mT, alpha=-2.0)
@@ -83,12 +75,12 @@ class Rbf:
         return total / len(a) ** 2
 
     def mmd2(self, a: Tensor, b: Tensor) -> float:
-        """Squared MMD between two samples (the biased estimate, as in the paper)."""
+        """MMD² between two samples (the biased estimate, as in the paper)."""
         return float(self.mean_within(a) - 2 * self.mean(a, b) + self.mean_within(b))
 
     def prefix_mmd2(self, context: Tensor, queries: Tensor) -> Tensor:
         """MMD² between the queries and the first 1, 2, …, n rows of the context."""
-        trace = Trace(self, self.mean_within(queries)[None])
+        trace = Trace(self, self.mean_within(queries)[None], context.shape[1])
         return trace.extend(context[None], self.row_means(context, queries)[None])[0]
 
 
@@ -100,41 +92,38 @@ class Trace:
     difference of large sums.
     """
 
-    def __init__(self, kernel: Rbf, within: Tensor):
+    def __init__(self, kernel: Rbf, within: Tensor, d: int):
         dtype = torch.float32 if within.device.type == "mps" else torch.float64
         self.kernel, self.within = kernel, within.to(dtype)
-        self.points: Tensor | None = None  # (A, t, d)
+        self.points = self.within.new_empty(len(within), 0, d)  # (A, t, d)
         self.sums = self.within.new_zeros(2, len(within))  # Σ cross-terms, Σ κ among the rows
 
     def extend(self, points: Tensor, cross: Tensor) -> Tensor:
         """Add rows (A, b, d) with their cross-terms (A, b); MMD² after each of them (A, b)."""
-        points, t = points.to(self.within), 0 if self.points is None else self.points.shape[1]
-        self.points = points if self.points is None else torch.cat([self.points, points], 1)
-        step = max(1, BLOCK_CELLS // (len(points) * self.points.shape[1]))
+        t, self.points = self.points.shape[1], torch.cat([self.points, points.to(self.within)], 1)
+        size = self.points.shape[1]
+        step = max(1, BLOCK_CELLS // (len(points) * size))
         earlier = []
-        for start in range(0, points.shape[1], step):
-            end = t + min(start + step, points.shape[1])
-            values = self.kernel(self.points[:, t + start : end], self.points[:, :end])
-            earlier.append(values.tril_(t + start - 1).sum(2))  # κ to the rows before it
+        for start in range(t, size, step):
+            end = min(start + step, size)
+            values = self.kernel(self.points[:, start:end], self.points[:, :end])
+            earlier.append(values.tril_(start - 1).sum(2))  # κ to the rows before it
         # A row adds its own kernel value (1) once and those with the earlier rows twice.
         growth = torch.stack([cross.to(self.within), 2 * torch.cat(earlier, 1) + 1])  # (2, A, b)
         sums = self.sums[..., None] + growth.cumsum(2)
         self.sums = sums[..., -1]
-        size = torch.arange(t + 1, self.points.shape[1] + 1).to(self.within)
-        return self.within[:, None] - 2 * sums[0] / size + sums[1] / size**2
+        sizes = torch.arange(t + 1, size + 1).to(self.within)
+        return self.within[:, None] - 2 * sums[0] / sizes + sums[1] / sizes**2
 
     def keep(self, active: Tensor) -> None:
         """Drop the clusters that are not ``active`` (A,)."""
-        self.within, self.sums = self.within[active], self.sums[:, active]
-        self.points = None if self.points is None else self.points[active]
+        self.within, self.points = self.within[active], self.points[active]
+        self.sums = self.sums[:, active]
 
 
 @dataclass(frozen=True)
 class RandomFourierFeatures:
-    """z(x) = √(2/D) cos(Ωᵀx + b), so that z(x)ᵀz(x') approximates the RBF kernel.
-
-    One Ω and one b serve the pool and the queries alike.
-    """
+    """z(x) = √(2/D) cos(Ωᵀx + b), so that z(x)ᵀz(x') approximates the RBF kernel."""
 
     omega: Tensor  # (d, D)
     phase: Tensor  # (D,)
@@ -143,8 +132,7 @@ class RandomFourierFeatures:
     def draw(
         cls, d: int, dim: int, sigma: float, rng: np.random.Generator
     ) -> RandomFourierFeatures:
-        omega = rng.standard_normal((d, dim)) / sigma
-        phase = rng.uniform(0.0, 2 * math.pi, dim)
+        omega, phase = rng.standard_normal((d, dim)) / sigma, rng.uniform(0.0, 2 * math.pi, dim)
         return cls(torch.from_numpy(omega), torch.from_numpy(phase))
 
     def like(self, x: Tensor) -> RandomFourierFeatures:

@@ -1,14 +1,16 @@
-"""Candidates of a cluster: the nearest rows of every query, equally many for each.
+"""Which rows are candidates of a cluster of queries. Without torch, which workers do not load.
 
-A context stands for its queries if each of them has rows of its kind in it. Measured:
+They are rows at the distances from the centroid at which the queries lie, and the nearest rows of
+every query: a context stands for its queries if each of them has rows of its kind in it. Measured:
 docs/method.md.
 
-Shapes: T queries, N pool rows, b rows of a block, d columns.
+Shapes: T queries, K clusters, N pool rows, b rows of a block, d columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import TypeAlias
 
@@ -17,13 +19,84 @@ import numpy as np
 from crumb.parallel import MapBlocks
 from crumb.rng import generator, row_numbers
 
+# From clusters and a number to that many rows of each cluster (or somewhat more or fewer), rising.
+Candidates: TypeAlias = Callable[[Sequence[int], int], list[np.ndarray]]
 # Queries, rows and their squared distances.
-Pairs: TypeAlias = "tuple[np.ndarray, np.ndarray, np.ndarray]"
+Pairs: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+FIRST = 24  # candidates of a cluster at first, as a multiple of n
+STRATA = 10  # parts of the queries' distances from which equally many candidates come
+ELSEWHERE = 0.1  # fraction of the candidates that come from the rows farther away
 PAIRS = 2_000_000_000  # distances worth computing (seconds); a random part of larger pools is used
 TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 BLOCK = 1 << 14  # pool rows that are read at once
 QUERIES, PARTS = 256, 4  # queries searched for at once, at most; fewer keep four threads busy
 FIRST_ROUND, GROWTH = 128, 2  # rows of the first round, and how many times as many in the next
+
+
+class PoolCandidates:
+    """The candidates of clusters in a pool in memory: by distance, and the queries' neighbours."""
+
+    def __init__(
+        self,
+        pool: np.ndarray,
+        queries: np.ndarray,
+        labels: np.ndarray,
+        n: int,
+        seed: int,
+        map_blocks: MapBlocks = map,
+    ):
+        self.pool, self.n, self.map_blocks = pool, n, map_blocks
+        # The first rows of a random order are taken, so that more candidates include the fewer.
+        # The order is that of a pool on disk.
+        self.order = np.argsort(row_numbers(np.arange(len(pool)), seed, "rows"))
+        members = [queries[labels == k] for k in range(labels.max() + 1)]
+        centroids = np.stack([mine.mean(axis=0) for mine in members])
+        gaps = [mine - mean for mine, mean in zip(members, centroids, strict=True)]
+        self.of_queries = [np.einsum("ij,ij->i", gap, gap) for gap in gaps]
+        self.distance = np.empty((len(members), len(pool)), dtype=np.float32)  # (K, N) squared
+
+        def fill(start: int) -> None:
+            rows = pool[start : start + BLOCK].astype(np.float64, copy=False)
+            self.distance[:, start : start + BLOCK] = squared_distances(centroids, rows)
+
+        list(map_blocks(fill, range(0, len(pool), BLOCK)))
+        self.asking = [queries[some] for some in asking(labels, n, seed)]
+        fraction = fraction_searched(len(pool), sum(map(len, self.asking)))
+        self.searched = None  # the rows to search for neighbours; None: all
+        if fraction < 1.0:
+            numbers = row_numbers(np.arange(len(pool)), seed, "neighbours")
+            self.searched = np.flatnonzero(numbers < fraction)
+
+    def __call__(self, which: Sequence[int], count: int) -> list[np.ndarray]:
+        if count == len(self.order):
+            return [np.arange(count)] * len(which)
+
+        def by_distance(k: int) -> np.ndarray:
+            return rows_at_distances(self.distance[k], self.of_queries[k], count, self.order)
+
+        found = dict(zip(which, self.map_blocks(by_distance, which), strict=True))
+        if not (beside := neighbours_beside(count, self.n)):
+            return list(found.values())
+        # Where all rows as near as the queries were taken, their neighbours are among them.
+        inside = {k: all_inside(self.distance[k], self.of_queries[k], count) for k in which}
+        more = [k for k in which if not inside[k]]
+        for k, rows in zip(more, self.neighbours(more, beside) if more else [], strict=True):
+            found[k] = np.union1d(found[k], rows)
+        return list(found.values())
+
+    def neighbours(self, which: Sequence[int], count: int) -> list[np.ndarray]:
+        """At most ``count`` rows near the queries of each cluster (or one a query), rising."""
+        sizes = [len(self.asking[k]) for k in which]
+        each = np.repeat([each_of(count, size) for size in sizes], sizes)
+        queries = np.concatenate([self.asking[k] for k in which])
+        near = iter(nearest_each(self.pool, queries, each, self.searched, self.map_blocks))
+        return [np.unique(np.concatenate(list(islice(near, size)))) for size in sizes]
+
+
+def neighbours_beside(count: int, n: int) -> int:
+    """How many neighbours of the queries join ``count`` candidates by distance: none at first."""
+    return 0 if count <= FIRST * n else count // 2
 
 
 def each_of(count: int, queries: int) -> int:
@@ -45,33 +118,54 @@ def fraction_searched(rows: int, queries: int) -> float:
     return min(1.0, PAIRS / (rows * queries))
 
 
-class Neighbours:
-    """The candidates of clusters in a pool in memory."""
+def rows_at_distances(
+    distance: np.ndarray, of_queries: np.ndarray, count: int, order: np.ndarray
+) -> np.ndarray:
+    """``count`` rows at the squared distances of the queries from their mean, rising.
 
-    def __init__(
-        self,
-        pool: np.ndarray,
-        queries: np.ndarray,
-        labels: np.ndarray,
-        n: int,
-        seed: int,
-        map_blocks: MapBlocks = map,
-    ):
-        self.queries = [queries[some] for some in asking(labels, n, seed)]
-        self.pool, self.map_blocks = pool, map_blocks
-        fraction = fraction_searched(len(pool), sum(map(len, self.queries)))
-        self.searched = None  # the rows to search; None: all
-        if fraction < 1.0:
-            numbers = row_numbers(np.arange(len(pool)), seed, "neighbours")
-            self.searched = np.flatnonzero(numbers < fraction)
+    Equally many from each stratum, those first in ``order``. Where a stratum has fewer, the next
+    one out gives more, and beyond the last one the nearest rows do. The fraction ``ELSEWHERE``
+    comes from the rows beyond.
+    """
+    queries = _of_others(of_queries)
+    edges = np.quantile(queries, np.linspace(0, 1, min(STRATA, len(queries)) + 1)[1:])
+    distance = distance[order]
+    inside = np.flatnonzero(distance <= edges[-1])
+    stratum = np.searchsorted(edges, distance[inside]).astype(np.uint8)
+    inside = inside[np.argsort(stratum, kind="stable")]
+    ends = np.bincount(stratum, minlength=len(edges)).cumsum()
+    wanted = math.ceil(count * (1 - ELSEWHERE))
+    taken: list[np.ndarray] = []
+    for i, mine in enumerate(np.split(inside, ends[:-1]), 1):
+        taken.append(mine[: round(wanted * i / len(edges)) - sum(map(len, taken))])
+    nearest = wanted - sum(map(len, taken))
+    taken.append(_beyond(distance, edges[-1], nearest, count - wanted))
+    missing = count - sum(map(len, taken))
+    if missing:  # nothing is left beyond
+        left = np.ones(len(order), dtype=bool)
+        left[np.concatenate(taken)] = False
+        taken.append(np.flatnonzero(left)[:missing])
+    return np.sort(order[np.concatenate(taken)])
 
-    def __call__(self, clusters: Sequence[int], count: int) -> list[np.ndarray]:
-        """At most ``count`` rows for each of some clusters (or one a query), rising."""
-        sizes = [len(self.queries[k]) for k in clusters]
-        each = np.repeat([each_of(count, size) for size in sizes], sizes)
-        queries = np.concatenate([self.queries[k] for k in clusters])
-        near = iter(nearest_each(self.pool, queries, each, self.searched, self.map_blocks))
-        return [np.unique(np.concatenate(list(islice(near, size)))) for size in sizes]
+
+def all_inside(distance: np.ndarray, of_queries: np.ndarray, count: int) -> bool:
+    """Whether ``rows_at_distances`` takes every row no farther than the farthest query."""
+    inside = (distance <= _of_others(of_queries).max()).sum()
+    return bool(inside <= math.ceil(count * (1 - ELSEWHERE)))
+
+
+def _of_others(of_queries: np.ndarray) -> np.ndarray:
+    """Queries lie closer to their own mean than other rows of the same kind do."""
+    return of_queries * len(of_queries) / max(1, len(of_queries) - 1)
+
+
+def _beyond(distance: np.ndarray, edge: float, nearest: int, others: int) -> np.ndarray:
+    """The ``nearest`` rows beyond the edge, and the first ``others`` of the rest."""
+    rows = np.flatnonzero(distance > edge)
+    if nearest >= len(rows) or not nearest:
+        return rows[: nearest + others]
+    near = np.argpartition(distance[rows], nearest)[:nearest]
+    return np.concatenate([rows[near], np.delete(rows, near)[:others]])
 
 
 def nearest_each(
@@ -96,20 +190,21 @@ def _nearest(
     pool: np.ndarray, queries: np.ndarray, counts: np.ndarray, searched: np.ndarray | None
 ) -> list[np.ndarray]:
     """In rounds: the distances found in one round are a bound for the next one."""
-    total = len(pool) if searched is None else len(searched)
-    limits, found = np.full(len(queries), np.inf), _nothing()
+    total, limits = len(pool if searched is None else searched), np.full(len(queries), np.inf)
+    found: Pairs = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
     start, size = 0, max(FIRST_ROUND, 2 * int(counts.min(initial=0)))
     while start < total:
-        parts = [found]
-        for first in range(start, min(total, start + size), BLOCK):
-            some = slice(first, min(total, start + size, first + BLOCK))
-            rows = np.arange(some.start, some.stop) if searched is None else searched[some]
-            points = pool[some] if searched is None else pool[rows]
+        parts, end = [found], min(total, start + size)
+        for first in range(start, end, BLOCK):
+            some = slice(first, min(end, first + BLOCK))
+            # A slice where all rows are searched: no copy.
+            points = pool[some] if searched is None else pool[searched[some]]
             j, places, distance = below(queries, points, limits)
-            parts.append((j, rows[places], distance))
+            parts.append((j, places + first, distance))
         found = _lowest(parts, counts, limits)
-        start, size = start + size, size * GROWTH
-    return np.split(found[1], np.searchsorted(found[0], np.arange(1, len(queries))))
+        start, size = end, size * GROWTH
+    rows = found[1] if searched is None else searched[found[1]]
+    return np.split(rows, np.searchsorted(found[0], np.arange(1, len(queries))))
 
 
 def _lowest(parts: list[Pairs], counts: np.ndarray, limits: np.ndarray) -> Pairs:
@@ -123,10 +218,6 @@ def _lowest(parts: list[Pairs], counts: np.ndarray, limits: np.ndarray) -> Pairs
     limits[full] = distance[(edges[:-1] + counts - 1)[full]]
     kept = np.arange(len(j)) - edges[j] < counts[j]
     return j[kept], rows[kept], distance[kept]
-
-
-def _nothing() -> Pairs:
-    return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0)
 
 
 def below(some: np.ndarray, points: np.ndarray, limits: np.ndarray) -> Pairs:

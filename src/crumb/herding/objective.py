@@ -1,4 +1,4 @@
-"""What herding minimises: three objectives for the loop of greedy.py.
+"""What herding minimises: clusters of queries, and three objectives for the loop of greedy.py.
 
 ``ExactObjective`` and ``RffObjective`` read the whole pool each round, in blocks, for all clusters
 together: a block brings its running sums up to date and names its best rows. They are torch, for
@@ -10,14 +10,14 @@ M candidates, d columns, b rows of a block.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from crumb.herding.clusters import Clusters, cluster_sums, cross_terms, means_within
 from crumb.herding.kernel import BLOCK_CELLS, RandomFourierFeatures, Rbf, Trace, norms
 from crumb.parallel import MapBlocks
 
@@ -26,45 +26,68 @@ SINGLE_CELLS = 1 << 25  # cells of an embedding above which it is kept in float3
 GPU_CELLS = 1 << 26  # scores a block on a GPU, which wants few and large blocks
 
 
-class _PoolObjective(ABC):
-    """Reads the whole pool each round, in blocks."""
+@dataclass(frozen=True)
+class Clusters:
+    """T queries in K clusters, none of which is empty."""
 
-    n_pool: int
-    n_clusters: int
-    map_blocks: MapBlocks
+    queries: Tensor  # (T, d)
+    labels: Tensor  # (T,)  0 … K−1
 
-    @property
-    @abstractmethod
-    def block_rows(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.sizes)
 
-    @abstractmethod
-    def scores(self, rows: slice, t: int) -> Tensor:
-        """(A, b) scores of a block for contexts of t rows."""
+    @cached_property
+    def sizes(self) -> Tensor:
+        """Queries of each cluster: (K,)."""
+        return torch.bincount(self.labels)
 
-    @abstractmethod
-    def take(self, chosen: Tensor) -> None:
-        """(A, B) rows join the contexts. They score +∞ from now on."""
+    @cached_property
+    def members(self) -> list[Tensor]:
+        """The queries of each cluster: K × (|Cₖ|, d)."""
+        order = torch.argsort(self.labels, stable=True)
+        return list(self.queries[order].split(self.sizes.tolist()))
 
-    def choose(self, count: int, t: int) -> Tensor:
-        step = max(count, self.block_rows)
-
-        def best_of_block(start: int) -> tuple[Tensor, Tensor]:
-            scores = self.scores(slice(start, start + step), t)
-            if count == 1:
-                lowest, where = scores.min(1, keepdim=True)
-            else:
-                lowest, where = scores.topk(min(count, scores.shape[1]), dim=1, largest=False)
-            return lowest, where + start
-
-        best = self.map_blocks(best_of_block, range(0, self.n_pool, step))
-        lowest, rows = (torch.cat(parts, 1) for parts in zip(*best, strict=True))
-        order = lowest.sort(dim=1, stable=True).indices[:, :count]
-        chosen = rows.gather(1, order)  # (A, B)
-        self.take(chosen)
-        return chosen
+    def parts(self, step: int) -> list[tuple[Tensor, Tensor]]:
+        """Queries and their labels, ``step`` at a time."""
+        return list(zip(self.queries.split(step), self.labels.split(step), strict=True))
 
 
-class ExactObjective(_PoolObjective):
+def cluster_sums(values: Tensor, labels: Tensor, n_clusters: int) -> Tensor:
+    """Sum the rows of ``values`` (T, b) that have the same label: (K, b)."""
+    if values.device.type == "cpu":
+        return values.new_zeros(n_clusters, values.shape[1]).index_add_(0, labels, values)
+    # index_add_ adds in a random order on a GPU; a product with the indicator matrix repeats.
+    member = labels[None, :] == torch.arange(n_clusters, device=labels.device)[:, None]
+    return member.to(values) @ values
+
+
+def means_within(kernel: Rbf, members: list[Tensor], map_blocks: MapBlocks) -> Tensor:
+    """Mean kernel value among the queries of each cluster: (K,)."""
+    means = map_blocks(lambda k: kernel.mean_within(members[k]), range(len(members)))
+    return torch.stack(list(means))
+
+
+def best_rows(
+    scores: Callable[[slice], Tensor], count: int, n_pool: int, step: int, map_blocks: MapBlocks
+) -> Tensor:
+    """The ``count`` rows of least score for each cluster, from the (A, b) scores of blocks."""
+    step = max(count, step)
+
+    def best_of_block(start: int) -> tuple[Tensor, Tensor]:
+        found = scores(slice(start, start + step))
+        if count == 1:
+            lowest, where = found.min(1, keepdim=True)
+        else:
+            lowest, where = found.topk(min(count, found.shape[1]), dim=1, largest=False)
+        return lowest, where + start
+
+    best = map_blocks(best_of_block, range(0, n_pool, step))
+    lowest, rows = (torch.cat(parts, 1) for parts in zip(*best, strict=True))
+    order = lowest.sort(dim=1, stable=True).indices[:, :count]
+    return rows.gather(1, order)  # (A, B)
+
+
+class ExactObjective:
     """The RBF kernel itself: one kernel value for each pool row and chosen row."""
 
     def __init__(self, kernel: Rbf, pool: Tensor, clusters: Clusters, map_blocks: MapBlocks = map):
@@ -72,30 +95,44 @@ class ExactObjective(_PoolObjective):
         self.n_pool, self.n_clusters, self.map_blocks = len(pool), len(clusters), map_blocks
         self.cross = self.cross_terms(clusters)  # (A, N)
         self.sums = torch.zeros_like(self.cross)  # (A, N)  Σ κ to chosen rows; +∞ if chosen itself
-        self.latest = clusters.labels.new_empty(
-            len(clusters), 0
-        )  # (A, B)  rows that are not yet in the sums
-        self.trace = Trace(kernel, means_within(kernel, clusters.members, map_blocks))
+        # (A, B) the rows that are not yet in the sums
+        self.latest = clusters.labels.new_empty(len(clusters), 0)
+        within = means_within(kernel, clusters.members, map_blocks)
+        self.trace = Trace(kernel, within, pool.shape[1])
 
     def cross_terms(self, clusters: Clusters) -> Tensor:
-        return cross_terms(self.kernel, self.pool, clusters, self.map_blocks)
+        """Mean kernel value of each row to the queries of every cluster: (K, N)."""
+        cross = self.pool.new_zeros(len(clusters), self.n_pool)
+        step = 1 << 10 if self.pool.device.type == "cpu" else 1 << 14  # step × step values at once
+        parts = clusters.parts(step)
 
-    @property
-    def block_rows(self) -> int:
-        """As many as the cache takes, and no more than a batch of kernel values may."""
+        def fill(start: int) -> None:
+            rows = slice(start, start + step)
+            for queries, labels in parts:
+                values = self.kernel(queries, self.pool[rows], self.norms[rows])  # (step, step)
+                cross[:, rows] += cluster_sums(values, labels, len(clusters))
+
+        # Blocks write into one result: many small tensors between large ones would fragment memory.
+        list(self.map_blocks(fill, range(0, self.n_pool, step)))
+        return cross.div_(clusters.sizes[:, None])
+
+    def choose(self, count: int, t: int) -> Tensor:
+        # As many rows as the cache takes, and no more than a batch of kernel values may.
         most = BLOCK_CELLS if self.pool.device.type == "cpu" else GPU_CELLS
-        return min(_cells(self.pool) // self.n_clusters, most // max(1, self.latest.numel())) + 1
+        step = min(_cells(self.pool) // self.n_clusters, most // max(1, self.latest.numel())) + 1
+        scores = self.scores
+        chosen = best_rows(lambda rows: scores(rows, t), count, self.n_pool, step, self.map_blocks)
+        self.latest = chosen
+        self.sums.scatter_(1, chosen, torch.inf)
+        return chosen
 
     def scores(self, rows: slice, t: int) -> Tensor:
+        """(A, b) of a block, for contexts of t rows."""
         if self.latest.shape[1]:
             latest = self.pool[self.latest.flatten()]  # (A · B, d)
             values = self.kernel(latest, self.pool[rows], self.norms[rows])
             self.sums[:, rows] += values.view(*self.latest.shape, -1).sum(1)  # (A, B, b) → (A, b)
         return torch.add(self.cross[:, rows] * -2.0, self.sums[:, rows], alpha=2.0 / (t + 1))
-
-    def take(self, chosen: Tensor) -> None:
-        self.latest = chosen
-        self.sums.scatter_(1, chosen, torch.inf)
 
     def mmd2(self, chosen: Tensor) -> Tensor:
         return self.trace.extend(self.pool[chosen], self.cross.gather(1, chosen))
@@ -108,7 +145,7 @@ class ExactObjective(_PoolObjective):
         self.n_clusters = len(self.cross)
 
 
-class RffObjective(_PoolObjective):
+class RffObjective:
     """Random Fourier features: the scores of all clusters are one matrix product a round."""
 
     def __init__(
@@ -119,7 +156,8 @@ class RffObjective(_PoolObjective):
         map_blocks: MapBlocks = map,
     ):
         self.n_pool, self.n_clusters, self.map_blocks = len(pool), len(clusters), map_blocks
-        step, dim = max(1, BLOCK_CELLS // len(features.phase)), len(features.phase)
+        dim = len(features.phase)
+        step = max(1, BLOCK_CELLS // dim)
         # The features are random: in a large embedding the digits after float32 mean nothing.
         dtype = torch.float32 if self.n_pool * dim > SINGLE_CELLS else pool.dtype
         self.embedded = torch.empty(self.n_pool, dim, dtype=dtype, device=pool.device)  # (N, D)
@@ -129,8 +167,7 @@ class RffObjective(_PoolObjective):
 
         list(map_blocks(embed, range(0, self.n_pool, step)))
         target = pool.new_zeros(len(clusters), dim)
-        parts = clusters.queries.split(step), clusters.labels.split(step)
-        for queries, labels in zip(*parts, strict=True):
+        for queries, labels in clusters.parts(step):
             target += cluster_sums(features(queries), labels, len(clusters))
         # (A, D) the mean embedding of each cluster
         self.target = (target / clusters.sizes[:, None]).to(dtype)
@@ -138,17 +175,16 @@ class RffObjective(_PoolObjective):
         self.traced_sum, self.traced = self.chosen_sum, 0  # the same when MMD² was last asked for
         self.taken = torch.zeros(len(clusters), self.n_pool, dtype=torch.bool, device=pool.device)
 
-    @property
-    def block_rows(self) -> int:
-        return _cells(self.embedded) // self.n_clusters + 1
+    def choose(self, count: int, t: int) -> Tensor:
+        step, scores = _cells(self.embedded) // self.n_clusters + 1, self.scores
+        chosen = best_rows(lambda rows: scores(rows, t), count, self.n_pool, step, self.map_blocks)
+        self.chosen_sum = self.chosen_sum + self.embedded[chosen].sum(1)  # (A, B, D) → (A, D)
+        self.taken.scatter_(1, chosen, True)
+        return chosen
 
     def scores(self, rows: slice, t: int) -> Tensor:
         weights = self.chosen_sum * (2.0 / (t + 1)) - 2.0 * self.target  # (A, D)
         return (weights @ self.embedded[rows].T).masked_fill_(self.taken[:, rows], torch.inf)
-
-    def take(self, chosen: Tensor) -> None:
-        self.chosen_sum = self.chosen_sum + self.embedded[chosen].sum(1)  # (A, B, D) → (A, D)
-        self.taken.scatter_(1, chosen, True)
 
     def mmd2(self, chosen: Tensor) -> Tensor:
         values = []
@@ -175,20 +211,14 @@ class CandidateObjective:
     """
 
     def __init__(
-        self,
-        kernel: Rbf,
-        points: Sequence[Tensor],
-        cross: Sequence[Tensor],
-        within: Tensor,
-        dtype: type = np.float32,
+        self, kernel: Rbf, points: list[Tensor], cross: list[Tensor], within: Tensor, dtype: type
     ):
-        self.points, self.exact_cross, self.trace = points, cross, Trace(kernel, within)
-        self.n_clusters, self.n_pool = len(points), min(map(len, points))
         most, d = max(map(len, points)), points[0].shape[1]
+        self.points, self.exact_cross, self.trace = points, cross, Trace(kernel, within, d)
+        self.n_clusters, self.n_pool = len(points), min(map(len, points))
         self.left: np.ndarray = np.zeros((len(points), most, d + 2), dtype)  # (A, M, d + 2)
-        self.cross: np.ndarray = np.full(
-            (len(points), most), -np.inf, dtype
-        )  # (A, M); −∞ is never chosen
+        # (A, M)  −∞ is never chosen
+        self.cross: np.ndarray = np.full(self.left.shape[:2], -np.inf, dtype)
         for k, (mine, terms) in enumerate(zip(points, cross, strict=True)):
             self.left[k, : len(mine), :d] = mine / kernel.sigma
             self.cross[k, : len(mine)] = terms

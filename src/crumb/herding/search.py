@@ -1,16 +1,104 @@
-"""How stage 2 searches: the kernel itself over all rows or among candidates, or random features."""
+"""How stage 2 searches, and what that costs before any of it is computed.
+
+It takes the kernel itself over all rows or among candidates, or random features. Costs are counted
+in kernel values. Measured: docs/performance.md.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from crumb.checks import positive
 from crumb.errors import InvalidInput
-from crumb.herding.candidates import FIRST
-from crumb.herding.cost import AT_ONCE, Load, affordable_values
+from crumb.herding.neighbours import FIRST, PAIRS
+from crumb.parallel import resolve_jobs
 
 WAYS = ("exact", "candidates", "rff")
 RFF_BATCH = 10  # with 256 features as good as the exact kernel; the paper's 64 and 50 are not
+
+# Kernel values that are worth computing, unless a budget says otherwise: seconds on each device.
+AFFORDABLE = {"cpu": 2_000_000_000, "gpu": 20_000_000_000, "triton": 200_000_000_000}
+AT_ONCE = 200_000_000  # kernel values that take so little time that nothing need be saved
+# Nanoseconds a kernel value of 20 columns, measured: one CPU core over the whole pool (half of
+# that among candidates); an H200 with torch's own operations (about), and with gpu.py.
+NANOSECONDS = {"cpu": 10.0, "gpu": 0.1, "triton": 0.01}
+
+# A kernel value is an exponential and a product over the columns; the product of 67 columns
+# takes as long as the exponential.
+USUAL_COLUMNS, COLUMNS_OF_AN_EXPONENTIAL = 20, 67
+PAIR = 0.15  # kernel values over the whole pool that take as long as the distance of two rows
+WORKSPACE_BYTES = 150_000_000  # blocks of kernel values and candidates, measured
+
+
+@dataclass(frozen=True)
+class Load:
+    """The size of a planning problem. Its costs are in kernel values of 20 columns."""
+
+    rows: int  # N
+    queries: int  # T
+    clusters: int  # K
+    context_size: int  # n
+    columns: int = USUAL_COLUMNS  # d of the selection space
+
+    @property
+    def weight(self) -> float:
+        """What a kernel value costs."""
+        usual = COLUMNS_OF_AN_EXPONENTIAL + USUAL_COLUMNS
+        return (COLUMNS_OF_AN_EXPONENTIAL + self.columns) / usual
+
+    def among(self, candidates: int) -> int:
+        """Herding among that many candidates of each cluster, all compared with the rows chosen
+        for it and with its queries."""
+        return int(candidates * (self.clusters * self.context_size + self.queries) * self.weight)
+
+    @property
+    def exact(self) -> int:
+        """Exact herding: every pool row is a candidate of every cluster."""
+        return self.among(self.rows)
+
+    @property
+    def within(self) -> int:
+        """Among the queries of each cluster. No choice depends on them: they turn a score into
+        MMD². So they count as time, but do not decide how to search."""
+        return int(self.queries**2 / (2 * self.clusters) * self.weight)
+
+    @property
+    def neighbours(self) -> int:
+        """Finding the rows that are nearest to the queries."""
+        asking = min(self.queries, self.clusters * self.context_size)
+        return int(PAIR * min(PAIRS, self.rows * asking) * self.weight)
+
+    def candidates_for(self, values: int) -> int:
+        """How many candidates a cluster may have for that many kernel values."""
+        return max(0, values - self.neighbours) // self.among(1)
+
+    def seconds(self, affordable: int, device: str, n_jobs: int | None) -> float:
+        """What stage 2 takes at most, where choices cost at most ``affordable`` kernel values."""
+        values = min(self.exact, affordable) + self.within
+        return values * _nanoseconds(device, n_jobs) * 1e-9
+
+    def bytes(self, device: str) -> int:
+        """What stage 2 takes at most: cross-terms and running sums, and room to work in."""
+        return WORKSPACE_BYTES + self.rows * self.clusters * (16 if device == "cpu" else 8)
+
+
+def affordable_values(device: str, n_jobs: int | None = None, seconds: float | None = None) -> int:
+    """Kernel values that stage 2 may compute, within ``seconds`` if these are given."""
+    usual = AFFORDABLE[_kind(device)]
+    if seconds is None:
+        return usual
+    return min(usual, int(seconds * 1e9 / _nanoseconds(device, n_jobs)))
+
+
+def _nanoseconds(device: str, n_jobs: int | None) -> float:
+    return NANOSECONDS[_kind(device)] / (resolve_jobs(n_jobs) if device == "cpu" else 1)
+
+
+def _kind(device: str) -> str:
+    if device == "cpu":
+        return "cpu"
+    return "triton" if device.startswith("cuda") and find_spec("triton") is not None else "gpu"
 
 
 @dataclass(frozen=True)
@@ -18,10 +106,9 @@ class Search:
     """Everything resolved, nothing left to choose."""
 
     ways: tuple[str, ...]  # the first that does not give up is taken
-    bandwidth: float  # σ of the kernel
     rff_dim: int
     batch: int  # rows chosen a round
-    most_candidates: int = 0  # a cluster
+    most_candidates: int  # a cluster
 
     @property
     def name(self) -> str:
@@ -41,31 +128,28 @@ def resolve_search(
     kernel: str,
     rff_dim: int,
     herd_batch: str | int,
-    bandwidth: float,
     load: Load,
     device: str = "cpu",
     affordable: int | None = None,
 ) -> Search:
     """``"auto"`` goes by the cost of each way and by the kernel values that are affordable."""
     check_search(kernel, rff_dim, herd_batch)
-    batch = int(herd_batch) if herd_batch != "auto" else RFF_BATCH if kernel == "rff" else 1
+    one_by_one = device == "cpu" and herd_batch in ("auto", 1)  # what candidates are made for
     ways: tuple[str, ...] = (kernel,)
     most = load.rows
     if kernel == "auto":
-        ways, most = _ways(load, device, batch, affordable or affordable_values(device))
-    elif kernel == "candidates":  # made for one row at a time on a CPU; elsewhere the exact kernel
-        ways = (kernel, "exact") if device == "cpu" and batch == 1 else ("exact",)
-    if ways == ("rff",) and herd_batch == "auto":
-        batch = RFF_BATCH
-    return Search(ways, bandwidth, rff_dim, batch, most)
+        ways, most = _ways(load, one_by_one, affordable or affordable_values(device))
+    elif kernel == "candidates":
+        ways = (kernel, "exact") if one_by_one else ("exact",)
+    usual = RFF_BATCH if ways == ("rff",) else 1
+    return Search(ways, rff_dim, usual if herd_batch == "auto" else int(herd_batch), most)
 
 
-def _ways(load: Load, device: str, batch: int, affordable: int) -> tuple[tuple[str, ...], int]:
+def _ways(load: Load, one_by_one: bool, affordable: int) -> tuple[tuple[str, ...], int]:
     """What ``"auto"`` tries, and with how many candidates: the exact kernel if it is affordable."""
-    most = load.candidates_for(affordable)
-    one_by_one = device == "cpu" and batch == 1
-    if load.exact <= affordable:
-        few = min(most, load.rows // 4)  # a vain attempt may cost half as much as none
-        worth_trying = one_by_one and load.exact > AT_ONCE and few >= FIRST * load.context_size
-        return ("candidates", "exact") if worth_trying else ("exact",), few
-    return (("candidates",) if one_by_one and most >= FIRST * load.context_size else ("rff",)), most
+    most, least = load.candidates_for(affordable), FIRST * load.context_size
+    if load.exact > affordable:
+        return ("candidates",) if one_by_one and most >= least else ("rff",), most
+    few = min(most, load.rows // 4)  # a vain attempt may cost half as much as none
+    worth_trying = one_by_one and load.exact > AT_ONCE and few >= least
+    return ("candidates", "exact") if worth_trying else ("exact",), few

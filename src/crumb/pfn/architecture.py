@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from crumb.pfn.tabicl_package import ColEmbedding, Encoder, KVCache, KVCacheEntry, TabICL
+from crumb.pfn.tabicl_package import ColEmbedding, Encoder, KVCacheEntry, TabICL
 
 # Files of tabicl 0.1.x do not name these flags, whose defaults have since become those of v2.
 V1_ARCHITECTURE = {
@@ -56,14 +56,17 @@ def build(config: dict[str, Any]) -> TabICL:
         raise ValueError(f"A network has no {', '.join(sorted(unknown))}.")
     network = TabICL(**config)
     if variant["ranks"]:
-        network.col_embedder = RankedColumns(**_column_arguments(network))
+        network.col_embedder.__class__ = RankedColumns  # the same parts, another way through them
     if variant["cells"] != "affine" or variant["ranks"]:
         size = network.col_feature_group_size
         network.col_embedder.in_linear = Cells(
             size, network.embed_dim, variant["cells"], variant["ranks"]
         )
     if variant["registers"]:
-        network.icl_predictor.tf_icl = RegisteredEncoder(network, variant["registers"])
+        encoder = network.icl_predictor.tf_icl
+        encoder.__class__ = RegisteredEncoder
+        width = network.embed_dim * network.row_num_cls
+        encoder.registers = nn.Parameter(0.1 * torch.randn(variant["registers"], width))
     if variant["norm"] == "rms":
         _use_rms_norm(network)
     return network
@@ -120,26 +123,17 @@ class RankedColumns(ColEmbedding):
     quantiles for this."""
 
     def _compute_embeddings(self, features, train_size, y_train=None, embed_with_test=False):
-        knots = quantiles(features[..., :train_size, :].mT)
-        return super()._compute_embeddings(
-            with_places(features, knots), train_size, y_train, embed_with_test
-        )
+        cells = with_places(features, quantiles(features[..., :train_size, :].mT))
+        return super()._compute_embeddings(cells, train_size, y_train, embed_with_test)
 
     def _compute_embeddings_with_cache(
-        self,
-        features,
-        col_cache: KVCache,
-        train_size=None,
-        y_train=None,
-        use_cache=False,
-        store_cache=True,
+        self, features, col_cache, train_size=None, y_train=None, use_cache=False, store_cache=True
     ):
         last = len(self.tf_col.blocks)  # the entries before are those of the blocks
-        knots = (
-            quantiles(features[..., :train_size, :].mT)
-            if store_cache
-            else col_cache.kv[last].key.squeeze(-3)
-        )
+        if store_cache:
+            knots = quantiles(features[..., :train_size, :].mT)
+        else:
+            knots = col_cache.kv[last].key.squeeze(-3)
         answer = super()._compute_embeddings_with_cache(
             with_places(features, knots), col_cache, train_size, y_train, use_cache, store_cache
         )
@@ -152,39 +146,21 @@ class RankedColumns(ColEmbedding):
 class RegisteredEncoder(Encoder):
     """In-context blocks with learnt rows before the context. They are like rows of every table."""
 
-    def __init__(self, network: TabICL, registers: int):
-        width = network.embed_dim * network.row_num_cls
-        super().__init__(
-            num_blocks=network.icl_num_blocks,
-            d_model=width,
-            nhead=network.icl_nhead,
-            dim_feedforward=width * network.ff_factor,
-            dropout=network.dropout,
-            activation=network.activation,
-            norm_first=network.norm_first,
-            bias_free_ln=network.bias_free_ln,
-            ssmax=network.icl_ssmax,
-            zero_init=network.zero_init,
-        )
-        self.registers = nn.Parameter(0.1 * torch.randn(registers, width))
+    registers: nn.Parameter  # (R, D)
 
     def forward(self, src: Tensor, train_size: int | None = None) -> Tensor:
         first = len(self.registers)
-        src = self.beside(src)
-        return super().forward(src, None if train_size is None else train_size + first)[
-            ..., first:, :
-        ]
+        size = None if train_size is None else train_size + first
+        return super().forward(self.beside(src), size)[..., first:, :]
 
     def forward_with_cache(
         self, src, icl_cache, train_size=None, use_cache=False, store_cache=True
     ):
         if not store_cache:  # the cached keys and values have the registers among them
             return super().forward_with_cache(src, icl_cache, None, use_cache, store_cache)
-        first = len(self.registers)
-        src = self.beside(src)
-        return super().forward_with_cache(
-            src, icl_cache, train_size + first, use_cache, store_cache
-        )[..., first:, :]
+        first, src = len(self.registers), self.beside(src)
+        every = super().forward_with_cache(src, icl_cache, train_size + first, use_cache, True)
+        return every[..., first:, :]
 
     def beside(self, rows: Tensor) -> Tensor:
         """Rows (…, n, D) after the registers."""
@@ -221,28 +197,6 @@ def with_places(features: Tensor, knots: Tensor) -> Tensor:
     """Cells (…, n, k) and their places (…, n, 2k); where there is no cell there is no place."""
     place = places(features.mT, knots).mT
     return torch.cat([features, torch.where(features == NO_CELL, NO_CELL, place)], dim=-1)
-
-
-def _column_arguments(network: TabICL) -> dict[str, Any]:
-    return {
-        "embed_dim": network.embed_dim,
-        "num_blocks": network.col_num_blocks,
-        "nhead": network.col_nhead,
-        "num_inds": network.col_num_inds,
-        "dim_feedforward": network.embed_dim * network.ff_factor,
-        "dropout": network.dropout,
-        "activation": network.activation,
-        "norm_first": network.norm_first,
-        "bias_free_ln": network.bias_free_ln,
-        "affine": network.col_affine,
-        "feature_group": network.col_feature_group,
-        "feature_group_size": network.col_feature_group_size,
-        "target_aware": network.col_target_aware,
-        "max_classes": network.max_classes,
-        "reserve_cls_tokens": network.row_num_cls,
-        "ssmax": network.col_ssmax,
-        "zero_init": network.zero_init,
-    }
 
 
 def _use_rms_norm(module: nn.Module) -> None:

@@ -169,11 +169,9 @@ def _cells(column: Any, X: Tensor, groups: Tensor, keys: Keys) -> Tensor:
         lengths = None if keys.mask is None else keys.mask.sum(-1)  # (B, 1, 1)
         place = places(X.mT, quantiles(X[:, : keys.most].mT, lengths))
         groups = torch.cat([groups, _groups(column, place)], dim=-1)
-    return (
-        layer.embed(groups)
-        if isinstance(layer, Cells)
-        else F.linear(groups, layer.weight, layer.bias)
-    )
+    if isinstance(layer, Cells):
+        return layer.embed(groups)
+    return F.linear(groups, layer.weight, layer.bias)
 
 
 def _groups(column: Any, X: Tensor) -> Tensor:
@@ -251,20 +249,11 @@ def _attention(
     if q.shape[0] != k.shape[0]:  # learnt points serve every column; not all kernels repeat them
         q = q.expand(k.shape[0], -1, -1, -1).contiguous()
     if rotation is not None and k.is_cuda and k.shape[2] <= MOST_DENSE:
-        attended = _dense_attention(q, k, v)
+        # Several times faster than the fused kernels, which work in tiles of 64 or 128 keys.
+        attended = ((q * q.shape[-1] ** -0.5) @ k.mT).float().softmax(-1).to(v.dtype) @ v
     else:
         attended = F.scaled_dot_product_attention(q, k, v, None if keys is None else keys.mask)
     return _linear(attention.out_proj, attended.transpose(1, 2).flatten(2))
-
-
-def _dense_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Attention with its weights written out.
-
-    Between the few cells of a row it is several times faster than the fused kernels, which work in
-    tiles of 64 or 128 keys.
-    """
-    weights = (q * q.shape[-1] ** -0.5) @ k.mT
-    return weights.float().softmax(-1).to(v.dtype) @ v
 
 
 def _scale_with_length(ssmax: QASSMaxMLP, q: Tensor, log_keys: Tensor) -> Tensor:

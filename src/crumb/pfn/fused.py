@@ -21,18 +21,9 @@ from torch import Tensor
 
 from crumb.devices import free_bytes
 from crumb.pfn.base import ContextTask, Output
+from crumb.pfn.contexts import halved
 from crumb.pfn.forward import MOST_DENSE, forward, represent, supports
-from crumb.pfn.groups import halved
-from crumb.pfn.preprocess import (
-    Member,
-    Recipe,
-    Rowset,
-    Scale,
-    encode,
-    members,
-    normalised,
-    standardised,
-)
+from crumb.pfn.preprocess import Member, Recipe, Rowset, Scale, encode, members, standardised
 from crumb.pfn.tabicl_package import TabICL
 
 HELD_BYTES = 1 << 30  # of the tasks that are held at a time
@@ -54,7 +45,7 @@ class Prepared:
     y: np.ndarray  # class codes, or scaled targets
     members: tuple[Member, ...]
     scale: Scale | None  # None: classification
-    half: bool  # whether the package would run it in half precision
+    dtype: torch.dtype  # the precision in which the package would run it
     sum: np.ndarray | None = None  # of the answers of the members
     refused: bool = False  # too large for the device
     _normalised: dict[str, Rowset] = field(default_factory=dict)
@@ -64,7 +55,7 @@ class Prepared:
         if norm == "none":
             return self.rows
         if norm not in self._normalised:
-            self._normalised[norm] = normalised(self.rows, norm, recipe)
+            self._normalised[norm] = self.rows.normalised(norm, recipe)
         return self._normalised[norm]
 
     def add(self, start: int, answer: np.ndarray) -> None:
@@ -129,19 +120,18 @@ class FusedPasses:
         self.network, self.estimator, self.output, self.device = network, estimator, output, device
         self.most_bytes = most_bytes
         self.recipe = Recipe.of(estimator, network)
-        self.half = torch.get_autocast_dtype(device.type)  # what the package's mixed precision uses
 
     def __call__(self, tasks: Sequence[ContextTask]) -> list[np.ndarray | None]:
         """An answer for each task; None where the package should give it."""
         budget = self._budget()
         prepared = [self._prepared(task) for task in tasks]
-        groups: dict[tuple[int, bool], list[Table]] = {}
+        groups: dict[tuple[int, torch.dtype], list[Table]] = {}
         for one in prepared:
             if one is not None:
-                group = groups.setdefault((one.rows.context.shape[1], one.half), [])
+                group = groups.setdefault((one.rows.context.shape[1], one.dtype), [])
                 group += self._tables(one, budget)
-        for (columns, half), tables in groups.items():
-            for stack in stacks(tables, self._footprint(columns, half), budget):
+        for (columns, dtype), tables in groups.items():
+            for stack in stacks(tables, self._footprint(columns, dtype), budget):
                 self._run(stack, budget)
         return [None if one is None or one.refused else self._answer(one) for one in prepared]
 
@@ -159,38 +149,35 @@ class FusedPasses:
                 "There is not enough memory to embed the rows: "
                 "use a smaller pool, or features=None."
             )
-        return np.concatenate([self._represented(piece) for piece in pieces])
-
-    def _represented(self, table: Table) -> np.ndarray:
-        X, y, _ = self._stacked([table])
-        rows = represent(self.network, X, y, self._dtype(table))
-        return rows[0, table.rows :].float().cpu().numpy()
+        answers = []
+        for piece in pieces:
+            X, y, _ = self._stacked([piece])
+            rows = represent(self.network, X, y, one.dtype)
+            answers.append(rows[0, piece.rows :].float().cpu().numpy())
+        return np.concatenate(answers)
 
     def _budget(self) -> int:
         return min(self.most_bytes, free_bytes(str(self.device)))
-
-    def _dtype(self, table: Table) -> torch.dtype:
-        return self.half if table.task.half else torch.float32
 
     def _prepared(self, task: ContextTask) -> Prepared | None:
         classes = int(task.y.max()) + 1 if self.recipe.classification else 0
         if classes > self.network.max_classes or not len(task.queries):
             return None
-        rows = encode(task.X, task.queries)
-        if rows is None:
+        if (rows := encode(task.X, task.queries)) is None:
             return None
         scale = None if self.recipe.classification else Scale.of(task.y)
         y = task.y.astype(np.int64) if scale is None else scale.scaled(task.y)
         ensemble = members(self.recipe, rows.context.shape[1], classes)
         half = self.estimator.in_half_precision(self.device, task.X.shape)
-        return Prepared(rows, y, ensemble, scale, half)
+        dtype = torch.get_autocast_dtype(self.device.type) if half else torch.float32
+        return Prepared(rows, y, ensemble, scale, dtype)
 
-    def _footprint(self, columns: int, half: bool) -> Footprint:
-        return Footprint.of(self.network, columns, 2 if half else 4)
+    def _footprint(self, columns: int, dtype: torch.dtype) -> Footprint:
+        return Footprint.of(self.network, columns, dtype.itemsize)
 
     def _tables(self, one: Prepared, budget: int) -> list[Table]:
         """All members of a task, its queries in pieces that fit; none if too few would fit."""
-        footprint = self._footprint(one.rows.context.shape[1], one.half)
+        footprint = self._footprint(one.rows.context.shape[1], one.dtype)
         most = min(budget // footprint.cells, budget // (footprint.row + footprint.query))
         most, queries = min(MOST_ROWS, most) - len(one.y), len(one.rows.queries)
         one.refused = most < min(queries, LEAST_QUERIES)
@@ -223,15 +210,12 @@ class FusedPasses:
 
     @torch.no_grad()
     def _pass(self, stack: list[Table], budget: int) -> np.ndarray:
-        X, y, lengths = self._stacked(stack)
-        cells = self._footprint(X.shape[2], stack[0].task.half).cells * X.shape[1]
+        (X, y, lengths), dtype = self._stacked(stack), stack[0].task.dtype
+        cells = self._footprint(X.shape[2], dtype).cells * X.shape[1]
         at_once = max(1, min(budget // cells, MOST_ROWS // max(X.shape[1:])))
-        dtype = self._dtype(stack[0])
         raw = forward(self.network, X, y, dtype, lengths=lengths, at_once=at_once)
-        if self.recipe.classification:
-            answers = self._probabilities(raw, stack)
-        else:
-            answers = self._statistics(raw)
+        classify = self.recipe.classification
+        answers = self._probabilities(raw, stack) if classify else self._statistics(raw)
         return answers.float().cpu().numpy()
 
     def _stacked(self, stack: list[Table]) -> tuple[Tensor, Tensor, Tensor | None]:

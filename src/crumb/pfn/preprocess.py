@@ -4,7 +4,7 @@ The package fits its transformers on one context at a time, on the CPU. That tak
 pass itself takes on a GPU. Here ``encode`` brings the rows to numbers as the package does,
 ``members`` takes the shuffles of its ensemble from its own generator, and ``standardised`` does its
 standardising and clipping for a whole stack of contexts on the device. The other normalisations
-("power", "quantile" …) are the package's own (``normalised``). ``tests/pfn/test_preprocess.py``
+("power", "quantile" …) are the package's own. ``tests/pfn/test_preprocess.py``
 compares each with the package.
 """
 
@@ -32,6 +32,12 @@ class Rowset(NamedTuple):
 
     context: np.ndarray
     queries: np.ndarray
+
+    def normalised(self, norm: str, recipe: Recipe) -> Rowset:
+        """By the package's own transformers."""
+        pipeline = PreprocessingPipeline(norm, recipe.outlier_threshold, recipe.random_state)
+        pipeline.fit(self.context)
+        return Rowset(pipeline.X_transformed_, pipeline.transform(self.queries))
 
 
 class Member(NamedTuple):
@@ -83,9 +89,8 @@ def members(recipe: Recipe, n_features: int, n_classes: int) -> tuple[Member, ..
         random_state=recipe.random_state,
     )
     found = []
-    for norm, shuffles in ensemble.shuffles(
-        list(recipe.norm_methods), n_features, n_classes
-    ).items():
+    every = ensemble.shuffles(list(recipe.norm_methods), n_features, n_classes)
+    for norm, shuffles in every.items():
         orders = _orders([columns for columns, _ in shuffles], recipe)
         for order, (_, classes) in zip(orders, shuffles, strict=True):
             found.append(Member(norm, order, None if classes is None else np.array(classes)))
@@ -145,13 +150,6 @@ def _from_array(context: np.ndarray, queries: np.ndarray) -> Rowset:
         mean = (filled.sum(axis=0) / np.maximum(count, 1)).astype(context.dtype)
         context, queries = np.where(missing, mean, context), np.where(asked, mean, queries)
     return Rowset(context.astype(np.float64, copy=False), queries.astype(np.float64, copy=False))
-
-
-def normalised(rows: Rowset, norm: str, recipe: Recipe) -> Rowset:
-    """One context through the package's own transformers."""
-    pipeline = PreprocessingPipeline(norm, recipe.outlier_threshold, recipe.random_state)
-    pipeline.fit(rows.context)
-    return Rowset(pipeline.X_transformed_, pipeline.transform(rows.queries))
 
 
 def standardised(X: Tensor, train: int, lengths: Tensor, threshold: float) -> Tensor:

@@ -11,7 +11,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
-from crumb.pfn.groups import pieces
+from crumb.pfn.contexts import pieces
 
 # Products of few rows round differently from products of many. With a frozen plan an answer may
 # depend on its row alone, so estimators see pieces of this one size, however many rows are asked.

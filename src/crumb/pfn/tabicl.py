@@ -17,12 +17,10 @@ import numpy as np
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.pfn.architecture import V1_ARCHITECTURE, build
-from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
-from crumb.pfn.cache import ContextCache, tensor_bytes
-from crumb.pfn.checkpoint import Checkpoint, read_checkpoint
+from crumb.pfn.base import Backend, BackendSettings, ContextTask, NetworkBackend, Output, Shared
+from crumb.pfn.contexts import ContextCache, bounded, pieces, tensor_bytes
 from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, task_bytes
-from crumb.pfn.groups import bounded, pieces
-from crumb.pfn.network import NetworkBackend, Shared
+from crumb.pfn.models import Checkpoint, read_checkpoint
 from crumb.pfn.tabicl_package import SharedClassifier, SharedRegressor, TabICL, resolve_torch_device
 
 # Largest activation of one pass on a CPU, where the package does not split a pass.
@@ -78,9 +76,8 @@ class TabICLBackend(NetworkBackend):
     def predict_contexts(
         self, tasks: Iterable[ContextTask], output: Output
     ) -> Iterator[np.ndarray]:
-        on_cpu = resolve_torch_device(self.estimator().device).type == "cpu"
-        fuse = not on_cpu if self.fuse is None else self.fuse
-        passes = self._passes(output) if fuse else None
+        on_gpu = resolve_torch_device(self.estimator().device).type != "cpu"
+        passes = self._passes(output) if (on_gpu if self.fuse is None else self.fuse) else None
         if passes is None:
             yield from super().predict_contexts(tasks, output)
             return
@@ -176,12 +173,9 @@ class TabICLBackend(NetworkBackend):
         across = all_rows * tokens * (block * wide**2 + 4 * tokens * wide)
         width = wide * net.row_num_cls
         learning = all_rows * (block * width**2 + 4 * rows * width)
-        blocks = (
-            net.col_num_blocks * cells + net.row_num_blocks * across + net.icl_num_blocks * learning
-        )
-        return float(
-            blocks + 2 * columns * all_rows * net.col_embedder.in_linear.in_features * wide
-        )
+        numbers = 2 * columns * all_rows * net.col_embedder.in_linear.in_features * wide
+        blocks = net.col_num_blocks * cells + net.row_num_blocks * across
+        return float(numbers + blocks + net.icl_num_blocks * learning)
 
     def bytes(self, rows: int, queries: int, columns: int) -> float:
         """The widest activations of a pass; on a GPU contexts share passes of ``stack_bytes``."""

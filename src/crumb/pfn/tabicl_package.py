@@ -21,35 +21,17 @@ from collections.abc import Callable, Mapping
 
 import torch
 from tabicl import TabICLClassifier, TabICLRegressor
-from tabicl._model.embedding import ColEmbedding
-from tabicl._model.encoders import Encoder
-from tabicl._model.kv_cache import KVCache, KVCacheEntry
-from tabicl._model.layers import MultiheadAttention, MultiheadAttentionBlock
-from tabicl._model.ssmax import QASSMaxMLP
-from tabicl._model.tabicl import TabICL
-from tabicl._sklearn.preprocessing import (
-    EnsembleGenerator,
-    PreprocessingPipeline,
-    TransformToNumerical,
-)
-from tabicl._torch_devices import resolve_torch_device
-
-__all__ = [
-    "ColEmbedding",
-    "Encoder",
-    "Ensemble",
-    "KVCache",
-    "KVCacheEntry",
-    "MultiheadAttention",
-    "MultiheadAttentionBlock",
-    "PreprocessingPipeline",
-    "QASSMaxMLP",
-    "SharedClassifier",
-    "SharedRegressor",
-    "TabICL",
-    "TransformToNumerical",
-    "resolve_torch_device",
-]
+from tabicl._model.embedding import ColEmbedding as ColEmbedding
+from tabicl._model.encoders import Encoder as Encoder
+from tabicl._model.kv_cache import KVCacheEntry as KVCacheEntry
+from tabicl._model.layers import MultiheadAttention as MultiheadAttention
+from tabicl._model.layers import MultiheadAttentionBlock as MultiheadAttentionBlock
+from tabicl._model.ssmax import QASSMaxMLP as QASSMaxMLP
+from tabicl._model.tabicl import TabICL as TabICL
+from tabicl._sklearn.preprocessing import EnsembleGenerator
+from tabicl._sklearn.preprocessing import PreprocessingPipeline as PreprocessingPipeline
+from tabicl._sklearn.preprocessing import TransformToNumerical as TransformToNumerical
+from tabicl._torch_devices import resolve_torch_device as resolve_torch_device
 
 
 class _Shared:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,10 +20,9 @@ import numpy as np
 
 from crumb.devices import free_bytes
 from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
-from crumb.pfn.base import BackendSettings, ContextTask, Output
-from crumb.pfn.checkpoint import Checkpoint
-from crumb.pfn.groups import halved, in_groups, pieces
-from crumb.pfn.network import NetworkBackend, Shared
+from crumb.pfn.base import BackendSettings, ContextTask, NetworkBackend, Output, Shared
+from crumb.pfn.contexts import halved, in_groups, pieces
+from crumb.pfn.models import Checkpoint
 
 try:
     from tabpfn import ModelSpecs, TabPFNClassifier, TabPFNRegressor
@@ -103,19 +103,15 @@ class TabPFNBackend(NetworkBackend):
         if not self.batched:
             return super().predict_contexts(tasks, output)
 
+        together = partial(self._together, output=output)
+        alone = partial(self.predict_context, output=output)
+
         def run(group: list[ContextTask]) -> list[np.ndarray]:
             most = most_together(self.specs, group, self._device)
             calls = (group[start : start + most] for start in range(0, len(group), most))
-            return [answer for call in calls for answer in self._call(call, output)]
+            return [answer for call in calls for answer in halved(call, together, alone)]
 
         return in_groups(tasks, lambda task: group_of(task, output), run, cells, HELD_CELLS)
-
-    def _call(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
-        return halved(
-            tasks,
-            run=lambda some: self._together(some, output),
-            alone=lambda task: self.predict_context(task, output),
-        )
 
     def _together(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
         try:
@@ -126,7 +122,10 @@ class TabPFNBackend(NetworkBackend):
 
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
         with self._refusals():
-            return predict_alone(self._estimator(task).fit(task.X, task.y), task, output)
+            estimator = self._estimator(task).fit(task.X, task.y)
+            if output.kind == "proba":
+                return estimator.predict_proba(task.queries)
+            return stacked(estimator.predict(task.queries, **asked_of(output)), output)
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:
@@ -186,17 +185,9 @@ def predict_together(estimator: Any, tasks: list[ContextTask], output: Output) -
     if output.kind == "proba":
         answers = estimator.predict_proba_batched(contexts, labels, queries)
     else:
-        asked = asked_of(output)
-        answers = estimator.predict_batched(contexts, labels, queries, **asked)
+        answers = estimator.predict_batched(contexts, labels, queries, **asked_of(output))
     answers = [stacked(answer, output) for answer in answers]
     return [answer[: len(task.queries)] for answer, task in zip(answers, tasks, strict=True)]
-
-
-def predict_alone(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:
-    """The answer of a fitted estimator."""
-    if output.kind == "proba":
-        return estimator.predict_proba(task.queries)
-    return stacked(estimator.predict(task.queries, **asked_of(output)), output)
 
 
 def asked_of(output: Output) -> dict[str, Any]:

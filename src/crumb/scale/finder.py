@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crumb.errors import InvalidInput
-from crumb.herding.candidates import Candidates, neighbours_beside
-from crumb.herding.neighbours import asking, each_of, fraction_searched
+from crumb.herding.neighbours import (
+    Candidates,
+    asking,
+    each_of,
+    fraction_searched,
+    neighbours_beside,
+)
 from crumb.quiet import quiet
 from crumb.rng import generator
 from crumb.scale.rules import NearestRows, NumberedRows, RareClasses, RowsOfCells, Rule

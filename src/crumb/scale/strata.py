@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from crumb.herding.neighbours import squared_distances, tile_rows
-from crumb.herding.strata import ELSEWHERE, STRATA
+from crumb.herding.neighbours import ELSEWHERE, STRATA, squared_distances, tile_rows
 from crumb.scale.rules import DEVIATIONS, Block, Entries, Rule
 
 BEYOND, NEAREST = STRATA, STRATA + 1  # lists of a cluster after its strata

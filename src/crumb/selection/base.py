@@ -22,9 +22,8 @@ from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
 
 from crumb.errors import InvalidInput
-from crumb.herding.cost import Load
 from crumb.herding.kernel import RandomFourierFeatures
-from crumb.herding.search import Search
+from crumb.herding.search import Load, Search
 from crumb.parallel import MapBlocks
 from crumb.rng import generator, row_numbers
 from crumb.selection.clustering import cluster, nearest_centroid

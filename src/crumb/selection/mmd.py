@@ -10,10 +10,9 @@ import numpy as np
 import torch
 
 from crumb.herding.candidates import herd_candidates
-from crumb.herding.clusters import Clusters
 from crumb.herding.greedy import Herded, Objective, herd
 from crumb.herding.kernel import Rbf
-from crumb.herding.objective import ExactObjective, RffObjective
+from crumb.herding.objective import Clusters, ExactObjective, RffObjective
 from crumb.selection.base import Problem, Selection, Strategy
 
 

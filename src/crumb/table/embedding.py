@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 from crumb.pfn.base import Backend, ContextTask
-from crumb.pfn.checkpoint import checksum
+from crumb.pfn.models import checksum
 from crumb.progress import progress_bar
 from crumb.rng import generator
 from crumb.table.encoder import Rows

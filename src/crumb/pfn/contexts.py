@@ -1,26 +1,95 @@
-"""What a network has made of a context, kept for the next queries that share it.
-
-Most of a pass goes into the context. With a frozen plan the same contexts come again and again, so
-the keys and values that later queries look at are kept in memory, up to a budget of bytes.
-
-A new context takes the place only of contexts that nobody has asked for since the new one was last
-asked for. So a plan that does not quite fit keeps most of its contexts. To drop the least recently
-used one instead would drop each one just before it is needed.
-"""
+"""Contexts that go through a network together, in pieces, or once more."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+import pandas as pd
+import torch
+
+from crumb.table.encoder import Rows
+
 T = TypeVar("T")
+A = TypeVar("A")
 MOST_KEYS = 100_000  # for which the time of the last request is remembered
 
 
+def in_groups(
+    tasks: Iterable[T],
+    key: Callable[[T], Hashable],
+    run: Callable[[list[T]], Sequence[A]],
+    size: Callable[[T], int],
+    most: int,
+) -> Iterator[A]:
+    """Answers in the order of the tasks, where ``run`` answers tasks of one key together.
+
+    The tasks that are held at a time have at most the size ``most`` in all, unless one is larger.
+    """
+    for held in bounded(tasks, size, most):
+        groups: dict[Hashable, list[int]] = {}
+        for i, task in enumerate(held):
+            groups.setdefault(key(task), []).append(i)
+        answers: dict[int, A] = {}
+        for members in groups.values():
+            answers.update(zip(members, run([held[i] for i in members]), strict=True))
+        yield from (answers.pop(i) for i in range(len(held)))
+
+
+def bounded(tasks: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Tasks in lists of at most the size ``most``, or of one task. None is made too early."""
+    held: list[T] = []
+    room = most
+    for task in tasks:
+        if held and size(task) > room:
+            yield held
+            held, room = [], most
+        held.append(task)
+        room -= size(task)
+    if held:
+        yield held
+
+
+def halved(
+    tasks: list[T], run: Callable[[list[T]], Sequence[A]], alone: Callable[[T], A]
+) -> list[A]:
+    """Answers to a group, which is split in two when memory runs out, down to single tasks."""
+    if len(tasks) == 1:
+        return [alone(tasks[0])]
+    try:
+        return list(run(tasks))
+    except torch.OutOfMemoryError:
+        pass  # leave the handler first: the error holds on to what filled the memory
+    torch.cuda.empty_cache()
+    middle = len(tasks) // 2
+    return halved(tasks[:middle], run, alone) + halved(tasks[middle:], run, alone)
+
+
+def pieces(rows: Rows, size: int, multiple: int = 1) -> list[Rows]:
+    """Rows in pieces of ``size``; where a piece is no ``multiple``, its last row is repeated.
+
+    Queries do not see each other, so neither changes an answer.
+    """
+    found = []
+    for start in range(0, len(rows), size):
+        stop = min(start + size, len(rows))
+        index: slice | np.ndarray = slice(start, stop)
+        if filling := -(stop - start) % multiple:
+            index = np.minimum(np.arange(start, stop + filling), stop - 1)
+        found.append(rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index])
+    return found
+
+
 class ContextCache(Generic[T]):
-    """Things by key, up to a number of bytes."""
+    """What a network has made of contexts, for the next queries that share them, up to a budget.
+
+    A new context takes the place only of contexts that nobody has asked for since the new one was
+    last asked for. So a plan that does not quite fit keeps most of its contexts. To drop the least
+    recently used one instead would drop each one just before it is needed.
+    """
 
     def __init__(self, budget: int):
         self.budget, self.used = budget, 0

@@ -1,0 +1,331 @@
+"""Models: which there are, where the file of one is, and whether that file is sound.
+
+A family of checkpoints is one line of ``FAMILIES`` and one file with its back-end; a named model is
+one of ``CARDS``. Nothing here imports torch or a package of models before a file is opened, so
+``crumb models`` answers at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import socket
+import threading
+import zipfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from crumb.errors import InvalidCheckpoint, InvalidInput, WeightsMissing
+from crumb.quiet import quiet
+
+if TYPE_CHECKING:
+    from crumb.pfn.base import NetworkBackend
+
+PROBE_SECONDS = 1.5  # how long an unreachable hub may keep a user waiting
+EMBEDDED = Path(__file__).parent / "embedded"
+
+
+# Configuration, weights, and the number of classes as the file has it; 0 or less: regression.
+Contents: TypeAlias = tuple[dict[str, Any], dict[str, Any], Any]
+
+
+@dataclass(frozen=True)
+class Family:
+    """The checkpoints that one back-end runs."""
+
+    name: str
+    title: str  # what users know them by
+    backend: str  # module and class
+    read: Callable[[Any], Contents | None]  # an opened file; None: of another family
+    folder: tuple[str, str] | None = None  # variable, else folder of the cache, with its weights
+
+    def load(self) -> type[NetworkBackend]:
+        """The back-end. Fails if its package is not installed."""
+        module, _, name = self.backend.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
+def _read_tabicl(content: Any) -> Contents | None:
+    config, weights = _usual_format(content)
+    if any(str(name).startswith("icl_predictor.") for name in weights):
+        return config, weights, config.get("max_classes", 10)
+    return None
+
+
+def _read_tabpfn(content: Any) -> Contents | None:
+    config, weights = _usual_format(content)
+    if "emsize" in config:
+        return config, weights, config.get("max_num_classes", 10)
+    return None
+
+
+def _usual_format(content: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of a file in the usual format; empty where the format is another one."""
+    if isinstance(content, dict):
+        config, weights = (content.get(key) for key in USUAL_FORMAT)
+        if isinstance(config, dict) and isinstance(weights, dict):
+            return config, weights
+    return {}, {}
+
+
+USUAL_FORMAT = ("config", "state_dict")
+FAMILIES = (
+    Family("tabicl", "TabICL", "crumb.pfn.tabicl:TabICLBackend", _read_tabicl),
+    Family(
+        "tabpfn", "TabPFN up to 2.6", "crumb.pfn.tabpfn:TabPFNBackend", _read_tabpfn,
+        folder=("TABPFN_MODEL_CACHE_DIR", "tabpfn"),
+    ),
+)  # fmt: skip
+
+
+def family_named(name: str) -> Family:
+    return next(family for family in FAMILIES if family.name == name)
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """One checkpoint: what it is for and where it lives."""
+
+    name: str
+    task: str  # "classification" or "regression"
+    family: str
+    file: str
+    repository: str | None  # on the hub; None: shipped inside this package
+    window: int  # rows of context that the model was made for
+    licence: str
+    sha256: str | None = None
+
+
+BSD, PRIOR_LABS = "BSD-3-Clause", "Prior Labs (Apache-2.0 with attribution)"
+# Windows. Embedded: a little above the longest tables of its pre-training (docs/model-card.md).
+# TabICL: the longest ones (v1), or the range that its authors recommend (v2). TabPFN v2: the limit
+# that its package enforces. The paper gives 4,096 for TabICL; neither its package nor its papers
+# have such a limit (docs/method.md).
+# Networks keep their name for good, so that results can be repeated; "embedded" is the newest pair.
+CLF, REG, TABICL = "classification", "regression", "jingang/TabICL"
+EMBEDDED_0_1 = (
+    ModelCard("embedded-0.1", CLF, "tabicl", "classifier.ckpt", None, 10_000, BSD,
+              "392992aee240cb4192eb61be6ae9873b8f35ec5c6b68a661ac2899debdef7175"),
+    ModelCard("embedded-0.1", REG, "tabicl", "regressor.ckpt", None, 10_000, BSD,
+              "37feecc12f518a52844d2ed042eb8ae1bda22db5cf2118a57f3bfa5655edea38"),
+)  # fmt: skip
+CARDS = (
+    *(replace(card, name="embedded") for card in EMBEDDED_0_1),
+    *EMBEDDED_0_1,
+    ModelCard("tabicl-v1", CLF, "tabicl", "tabicl-classifier-v1-20250208.ckpt",
+              TABICL, 60_000, BSD),
+    ModelCard("tabicl-v1.1", CLF, "tabicl", "tabicl-classifier-v1.1-20250506.ckpt",
+              TABICL, 60_000, BSD),
+    ModelCard("tabicl-v2", CLF, "tabicl", "tabicl-classifier-v2-20260212.ckpt",
+              TABICL, 100_000, BSD),
+    ModelCard("tabicl-v2", REG, "tabicl", "tabicl-regressor-v2-20260212.ckpt",
+              TABICL, 100_000, BSD),
+    ModelCard("tabpfn-v2", CLF, "tabpfn", "tabpfn-v2-classifier-finetuned-zk73skhh.ckpt",
+              "Prior-Labs/TabPFN-v2-clf", 10_000, PRIOR_LABS),
+    ModelCard("tabpfn-v2", REG, "tabpfn", "tabpfn-v2-regressor.ckpt",
+              "Prior-Labs/TabPFN-v2-reg", 10_000, PRIOR_LABS),
+)  # fmt: skip
+
+
+def model_names() -> list[str]:
+    return list(dict.fromkeys(card.name for card in CARDS))
+
+
+def card_for(name: str, task: str) -> ModelCard:
+    """The checkpoint of a named model for a task, or a sentence about why there is none."""
+    tasks = {card.task: card for card in CARDS if card.name == name}
+    if task in tasks:
+        return tasks[task]
+    if tasks:
+        raise InvalidInput(
+            f"The model {name!r} does {' and '.join(tasks)} only; choose another for {task}."
+        )
+    known = ", ".join(map(repr, model_names()))
+    kind = "classifier" if task == "classification" else "regressor"
+    raise InvalidInput(
+        f"Unknown model {name!r}: choose one of {known}, the path of a checkpoint file, "
+        f"or a scikit-learn {kind}."
+    )
+
+
+def card_of_file(file: str) -> ModelCard:
+    """The checkpoint that has this file name on the hub."""
+    for card in CARDS:
+        if card.file == file:
+            return card
+    known = ", ".join(card.file for card in CARDS if card.repository is not None)
+    raise InvalidInput(f"There are no weights {file!r}; known are {known}.")
+
+
+def model_dir() -> Path:
+    """Where weights are put: ``CRUMB_MODEL_DIR``, or a folder of the user's cache."""
+    return _folder("CRUMB_MODEL_DIR", "crumb/models")
+
+
+def locate(card: ModelCard) -> Path | None:
+    """The file of a model on this machine: in our own folder, or in a cache of its package."""
+    if card.repository is None:
+        return EMBEDDED / card.file
+    theirs = family_named(card.family).folder
+    for folder in (model_dir(), *([_folder(*theirs)] if theirs else [])):
+        if (folder / card.file).is_file():
+            return folder / card.file
+    from huggingface_hub import try_to_load_from_cache
+
+    cached = try_to_load_from_cache(card.repository, card.file)
+    return Path(cached) if isinstance(cached, str) else None
+
+
+def fetch(card: ModelCard) -> Path:
+    """The file of a model: found here, or downloaded with a progress bar, or refused at once."""
+    found = locate(card)
+    if found is not None:
+        return found
+    from huggingface_hub import constants, hf_hub_download
+
+    assert card.repository is not None
+    where = f"get it from {constants.ENDPOINT}/{card.repository} and put it in {model_dir()}"
+    if constants.HF_HUB_OFFLINE or not _reachable(constants.ENDPOINT):
+        raise WeightsMissing(
+            f"The weights of {card.name!r} for {card.task} ({card.file}) are not on this machine "
+            f"and the hub cannot be reached: {where}."
+        )
+    try:
+        return Path(hf_hub_download(card.repository, card.file, local_dir=model_dir()))
+    except Exception as error:  # of a dozen unrelated types; each means the same to a user
+        raise WeightsMissing(
+            f"Downloading the weights of {card.name!r} ({card.file}) failed "
+            f"({type(error).__name__}): {where}."
+        ) from error
+
+
+def _reachable(endpoint: str) -> bool:
+    """Whether a connection to the hub (or to the proxy on the way) opens in time."""
+    address = urlsplit(endpoint)
+    proxy = getproxies().get(address.scheme)
+    if proxy and not proxy_bypass(address.hostname or ""):
+        address = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    port = address.port or (443 if address.scheme == "https" else 80)
+    opened = threading.Event()
+
+    def probe() -> None:
+        with suppress(OSError):
+            socket.create_connection((address.hostname or "", port), timeout=PROBE_SECONDS).close()
+            opened.set()
+
+    # In a thread, since looking up a name can hang and has no time limit.
+    threading.Thread(target=probe, daemon=True).start()
+    return opened.wait(PROBE_SECONDS)
+
+
+def _folder(variable: str, cached: str) -> Path:
+    """The folder that an environment variable names, or else one in the user's cache."""
+    if folder := os.environ.get(variable):
+        return Path(folder).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache).expanduser() / cached
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Weights, and the configuration of the network that they belong to."""
+
+    path: Path
+    family: str  # the back-end that runs it
+    task: str  # "classification" or "regression"
+    max_classes: int
+    config: dict[str, Any]
+    state_dict: dict[str, Any]
+
+
+def file_key(path: str | os.PathLike[str]) -> tuple[Path, int, int]:
+    """Path, time of change and size: a file that was replaced is another file."""
+    # Links are not followed: the files of the hub's cache that they lead to have no ending.
+    path = Path(path).expanduser().absolute()
+    if not path.is_file():
+        raise InvalidCheckpoint(f"There is no checkpoint file at {path}.")
+    stat = path.stat()
+    return path, stat.st_mtime_ns, stat.st_size
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
+    """Read a checkpoint of any family, without running any code in the file."""
+    return _read(*file_key(path))
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with file_key(path)[0].open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path, _modified: int, _size: int) -> Checkpoint:
+    content = _safetensors(path) if path.suffix == ".safetensors" else _torch_file(path)
+    for family in FAMILIES:
+        config, weights, classes = family.read(content) or ({}, {}, None)
+        if isinstance(classes, int):
+            task = "classification" if classes > 0 else "regression"
+            return Checkpoint(path, family.name, task, classes, config, weights)
+    raise InvalidCheckpoint(f"{path} is {_what_is_wrong(content)}.")
+
+
+def _what_is_wrong(content: Any) -> str:
+    known = " or ".join(family.title for family in FAMILIES)
+    if not isinstance(content, dict) or not set(USUAL_FORMAT) <= content.keys():
+        return f"not a checkpoint of {known}: it has no 'config' and 'state_dict'"
+    if not all(isinstance(content[key], dict) for key in USUAL_FORMAT):
+        return f"not a checkpoint of {known}: 'config' or 'state_dict' is no dictionary"
+    return f"a checkpoint, but its network is none that CRUMB knows: {known}"
+
+
+def _torch_file(path: Path) -> Any:
+    import torch
+
+    try:
+        with quiet():  # about files that are refused below anyway
+            # Mapped, not read: the weights take no memory of their own once the network has them.
+            mapped = zipfile.is_zipfile(path)
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+    except Exception as error:  # an arbitrary file can break the reader in any way
+        if "GLOBAL" in str(error):
+            raise InvalidCheckpoint(
+                f"{path} holds Python objects besides tensors and was not opened, "
+                f"since that could run code; use a checkpoint with plain weights."
+            ) from error
+        raise _unreadable(path) from error
+
+
+def _safetensors(path: Path) -> dict[str, Any]:
+    try:
+        from safetensors import safe_open
+    except ImportError as error:
+        raise InvalidCheckpoint(
+            f"Reading {path} needs the package safetensors: pip install 'crumb-pfn[tabpfn]'."
+        ) from error
+    try:
+        with safe_open(str(path), framework="pt", device="cpu") as file:
+            metadata = (file.metadata() or {}).items()
+            content: dict[str, Any] = {key: json.loads(text) for key, text in metadata}
+            content["state_dict"] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    except Exception as error:
+        raise _unreadable(path) from error
+    return content
+
+
+def _unreadable(path: Path) -> InvalidCheckpoint:
+    return InvalidCheckpoint(
+        f"{path} cannot be read as a checkpoint: it is truncated or another kind of file; "
+        f"download or copy it again."
+    )
