@@ -13,8 +13,8 @@ test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP)
-	$(BIN)/ruff check src pretraining tests benchmarks
-	$(BIN)/ruff format --check src pretraining tests benchmarks
+	$(BIN)/ruff check src experiments pretraining tests benchmarks
+	$(BIN)/ruff format --check src experiments pretraining tests benchmarks
 	$(BIN)/mypy
 
 # What needs neither a GPU nor the folder of real tables: half an hour on two cores, most of it for

@@ -26,7 +26,7 @@ from pretraining.state import Progress
 from pretraining.step import EagerSteps, RecordedSteps, compiled_block
 from pretraining.variants import CHOSEN, VARIANTS
 
-LOG_SECONDS, SAVE_SECONDS = 10.0, 120.0
+LOG_SECONDS, SAVE_SECONDS = 10.0, 60.0
 
 
 class Training:

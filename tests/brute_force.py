@@ -1,4 +1,4 @@
-"""The paper's formulas, written down again as plainly as possible in float64: the oracle of the tests."""
+"""The paper's formulas, written as plainly as possible in float64: the oracle of the tests."""
 
 from __future__ import annotations
 

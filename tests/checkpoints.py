@@ -1,7 +1,7 @@
 """Tiny checkpoints with random weights in the official formats: real networks, milliseconds a pass.
 
-Their answers mean nothing, but they vary with the context and with the query, so two ways of running the same
-network can be compared.
+Their answers mean nothing, but they vary with the context and with the query, so two ways of
+running the same network can be compared.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def tabicl_v1_classifier(path: Path, seed: int = 0) -> Path:
 
 
 def without_flags(source: Path, path: Path) -> Path:
-    """The same weights as tabicl 0.1.x wrote them, whose configurations do not name the flags of v1."""
+    """The same weights as tabicl 0.1.x wrote them: without the flags of v1."""
     content = torch.load(source, weights_only=True)
     # Nor zero_init, which matters only before weights are loaded.
     content["config"] = {k: v for k, v in content["config"].items() if k not in {*V1, "zero_init"}}
@@ -110,7 +110,7 @@ def _tabpfn(seed: int, **config: Any) -> dict[str, Any]:
 
 
 def randomised(network: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
-    """A new network of tabpfn ends in a layer of zeros, which gives the same answer to every query."""
+    """A new network of tabpfn ends in a layer of zeros: every query gets the same answer."""
     torch.manual_seed(seed)
     with torch.no_grad():
         for weight in network.parameters():

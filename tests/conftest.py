@@ -1,4 +1,4 @@
-"""What several test files share: tiny checkpoints, written once a session, and a folder to run the command in."""
+"""What test files share: tiny checkpoints, written once a session, and a folder to run in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# Before torch is imported: test processes whose threads wait for each other at every step take ten times as long.
+# Before torch is imported: threads that wait for each other at every step take ten times longer.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import checkpoints
@@ -16,7 +16,7 @@ from cli_tables import make_table
 
 
 def pytest_configure() -> None:
-    # A shell that starts tests in the background has Ctrl-C ignored, here and in all children: tests of it would wait.
+    # A shell that starts tests in the background ignores Ctrl-C: tests of it would wait.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -1,4 +1,4 @@
-"""A model whose process dies, in a module of its own: only the workers that need it load sklearn."""
+"""A model whose process dies, in a module of its own: only its workers load scikit-learn."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ def frame_of(records: list[dict[str, Any]]) -> pd.DataFrame:
 
 # One process imports the heavy modules and forks a child for each server: a start takes a second.
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["crumb.cli.serve", "crumb.serve.run", "crumb.pfn.tabicl", "tabicl"])
+HEAVY = ["crumb.cli.serve", "crumb.serve.process", "crumb.pfn.tabicl", "tabicl"]
+_FORKS.set_forkserver_preload(HEAVY)
 
 
 def _serve(words: list[str], token: str | None, out: Connection, err: Connection) -> None:

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 
 from crumb import CrumbClassifier
-from crumb.online.clock import Clock
+from crumb.online.worker import Clock
 
 SETTINGS = {"n_clusters": 3, "context_size": 40, "cache_size": 0}
 

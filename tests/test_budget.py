@@ -119,11 +119,7 @@ def test_attention_makes_large_contexts_dearer_than_their_rows() -> None:
 
 
 def settings(**more):
-    chosen = {
-        "strategy": "mmd", "n_clusters": "auto", "context_size": "auto", "kernel": "auto", "rff_dim": 256,
-        "herd_batch": "auto", "bandwidth": 1.0, "early_stopping": False, "min_per_class": 1, "device": "cpu",
-        "random_state": 0, "n_jobs": 2, "verbose": 0,
-    }  # fmt: skip
+    chosen = {"bandwidth": 1.0, "device": "cpu", "n_jobs": 2}
     pool = SimpleNamespace(size=50_000, some_points=np.zeros((50_000, 3)), facts={})
     return Options.of(**{**chosen, **more}).resolve(pool)
 

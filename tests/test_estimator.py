@@ -1,4 +1,4 @@
-"""estimator.py: CrumbClassifier and CrumbRegressor on the embedded network and on scikit-learn models."""
+"""CrumbClassifier and CrumbRegressor on the embedded network and on scikit-learn models."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_embedded_network_is_a_real_model() -> None:
 
 
 def test_answers_come_back_in_query_order() -> None:
-    """1-NN on the whole pool knows every training row: each answer must sit at its own query's place."""
+    """1-NN on the whole pool knows every training row: each answer must sit at its query."""
     X, y = blobs()
     shuffled = np.random.default_rng(0).permutation(len(X))
     clf = CrumbClassifier(model=KNN, n_clusters=7, context_size=len(X)).fit(X, y)

@@ -1,4 +1,4 @@
-"""Stage 3: contexts by hand, one global class list, and contexts from which nothing can be learnt."""
+"""Stage 3: contexts by hand, one global class list, and contexts that teach nothing."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_same_rows_share_a_pass() -> None:
 
 def test_order_of_the_queries_is_kept(classifier: Any) -> None:
     if type(classifier).__name__ == "TabPFNBackend":
-        # Where the processor has it, the package computes in half precision, whose rounding depends on the batch.
+        # Half precision, where the processor has it, rounds differently in other batches.
         options = {"inference_precision": torch.float32}
         classifier = resolve_backend(
             classifier.path, "classification", replace(SETTINGS, options=options)
@@ -178,7 +178,7 @@ def test_poor_contexts_are_answered_by_the_package(
 
 
 def test_context_of_two_distinct_rows(classifier: Backend) -> None:
-    """TabPFN's decomposition of so few directions starts at random: it differs between two equal calls."""
+    """TabPFN's decomposition of few directions starts at random: equal calls differ."""
     rows, y = np.r_[np.ones((19, 3)), np.zeros((1, 3))], np.arange(20) % 2
     answer = infer(
         classifier, held(rows, y, 2), [np.arange(20)], np.zeros(4, dtype=int), NORMAL[:4], PROBA
@@ -230,7 +230,7 @@ def test_identical_rows_teach_only_how_labels_are_spread(
 
 
 def test_rows_that_differ_in_their_holes_alone() -> None:
-    """TabPFN fails on them, though not on account of the labels; others may learn from the holes."""
+    """TabPFN fails on them, though not because of the labels; others may learn from the holes."""
     rows = np.where(np.arange(40)[:, None] % 2, 1.0, np.nan)
     y, labels = np.arange(40) % 2, np.zeros(2, dtype=int)
     model = HistGradientBoostingClassifier(min_samples_leaf=2)

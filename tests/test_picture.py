@@ -8,11 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.decomposition import PCA
 
 from crumb import select_contexts
 from crumb.errors import InvalidInput
 from crumb.herding.kernel import Rbf
-from crumb.picture import draw_comparison, draw_plan, group_mmd2, query_groups, serving_cluster
+from crumb.picture import (
+    Plane,
+    draw_comparison,
+    draw_plan,
+    group_mmd2,
+    query_groups,
+    serving_cluster,
+)
 
 PNG = b"\x89PNG"
 
@@ -197,3 +205,11 @@ def test_contexts_too_large_to_measure_are_left_unmeasured(plans, plan, monkeypa
     ).all()
     figure = draw_comparison({"mmd": plan}, plan.pool_points, plan.query_points, plan.labels == 0)
     assert "MMD² not measured" in figure.axes[0].get_title()
+
+
+def test_axes_are_the_principal_components():
+    rng = np.random.default_rng(0)
+    pool, queries = rng.normal(size=(600, 4)) * [1, 4, 2, 3], rng.normal(size=(50, 4))
+    plane, pca = Plane.of(pool), PCA(2).fit(pool)
+    np.testing.assert_allclose(plane.shares, pca.explained_variance_ratio_)
+    np.testing.assert_allclose(np.abs(plane(queries)), np.abs(pca.transform(queries)), atol=1e-9)

@@ -139,7 +139,7 @@ def test_rff_plans_record_their_settings() -> None:
 
 @pytest.mark.parametrize("kernel", ["exact", "rff"])
 def test_same_seed_same_plan_whatever_the_threads(kernel: str) -> None:
-    """Many blocks and a pool larger than the bandwidth's sample, so that every seed and every thread matters."""
+    """Many blocks, and a pool larger than the bandwidth's sample: every seed and thread matters."""
     rng = np.random.default_rng(5)
     pool, queries = rng.normal(size=(40_000, 2)), rng.normal(size=(50, 2))
     plans = [

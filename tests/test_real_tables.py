@@ -1,4 +1,4 @@
-"""Real tables, where the folder of them is at hand: every kind of column and target goes through."""
+"""Real tables, where their folder is at hand: every kind of column and target goes through."""
 
 from __future__ import annotations
 

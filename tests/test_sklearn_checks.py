@@ -1,7 +1,8 @@
 """scikit-learn's own estimator checks, on the embedded network.
 
-CRUMB chooses clusters and contexts for the batch of queries that it is given, so a row's answer depends on the rows
-beside it. The check that forbids this is declared for the estimators as they are, and passes with a frozen plan.
+CRUMB chooses clusters and contexts for the batch of queries that it is given, so a row's answer
+depends on the rows beside it. The check that forbids this is declared for the estimators as they
+are, and passes with a frozen plan.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from crumb import CrumbClassifier, CrumbRegressor
 
-TRANSDUCTIVE = "clusters and contexts are chosen for the batch of queries; a frozen plan makes answers row-wise"
+TRANSDUCTIVE = "contexts are chosen for the batch of queries; a frozen plan makes answers row-wise"
 BY_NATURE = {"check_methods_subset_invariance": TRANSDUCTIVE}
 
 # Half of the pool: contexts must drop rows for the checks to mean anything.

@@ -30,37 +30,16 @@ from crumb.table.pieces import take
 if TYPE_CHECKING:
     from crumb.options import Options
 
-LADDER = (
-    100,
-    150,
-    200,
-    300,
-    400,
-    500,
-    700,
-    1_000,
-    1_500,
-    2_000,
-    3_000,
-    4_000,
-    5_000,
-    7_000,
-    10_000,
-    15_000,
-    20_000,
-)
+HUNDREDS = (1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100, 150, 200)
+LADDER = tuple(int(100 * step) for step in HUNDREDS)  # rows of a context
 ROWS_PER_CLUSTER = 50  # n = 50 K
 MOST_CLUSTERS = 400
 HERDING_SHARE = 0.3  # of the seconds, that stage 2 may take
 TRIALS = (200, 600)  # rows of the contexts that are timed
 TOGETHER = 8  # contexts that are timed at once on a GPU, where they share passes
 MOST_ASKED = 200  # queries of a timed context
-_UNITS = {
-    "s": ("seconds", 1.0),
-    "min": ("seconds", 60.0),
-    "mb": ("gigabytes", 1e-3),
-    "gb": ("gigabytes", 1.0),
-}
+_SECONDS = {"s": 1.0, "min": 60.0}
+_GIGABYTES = {"mb": 1e-3, "gb": 1.0}
 
 
 @dataclass(frozen=True)
@@ -98,28 +77,23 @@ class Rung:
     gigabytes: float
 
     def fits(self, budget: Budget) -> bool:
-        return self.seconds <= (budget.seconds or float("inf")) and self.gigabytes <= (
-            budget.gigabytes or float("inf")
-        )
+        seconds, gigabytes = budget.seconds or math.inf, budget.gigabytes or math.inf
+        return self.seconds <= seconds and self.gigabytes <= gigabytes
 
 
 def parse_budget(budget: Any) -> Budget | None:
     """``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of seconds."""
     if budget is None or isinstance(budget, Budget):
         return budget
-    text = (
-        f"{budget}s"
-        if isinstance(budget, (int, float)) and not isinstance(budget, bool)
-        else budget
-    )
+    text = f"{budget}s" if type(budget) in (int, float) else budget
     found: dict[str, float] = {}
-    for part in text.replace(",", " ").split() if isinstance(text, str) else ():
-        matched = re.fullmatch(r"([\d.e+-]+?)(s|min|mb|gb)", part.lower())
-        if matched is None:
-            found = {}
-            break
-        name, factor = _UNITS[matched[2]]
-        found[name] = _number(matched[1]) * factor
+    for part in text.lower().replace(",", " ").split() if isinstance(text, str) else ():
+        number, unit = re.fullmatch(r"(.*?)([a-z]*)", part).groups()  # type: ignore[union-attr]
+        for name, units in (("seconds", _SECONDS), ("gigabytes", _GIGABYTES)):
+            if unit in units:
+                found[name] = _number(number) * units[unit]
+        if unit not in {**_SECONDS, **_GIGABYTES}:
+            found["seconds"] = math.nan
     if not found or not all(0 < value < math.inf for value in found.values()):
         raise InvalidInput(
             f"budget must be like '30s', '2min', '4GB' or '30s 4GB', got {budget!r}."

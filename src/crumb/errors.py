@@ -30,13 +30,6 @@ class BackendUnavailable(CrumbError, ImportError):
     """A model whose package is not installed."""
 
 
-class DatasetMissing(CrumbError, FileNotFoundError):
-    """A benchmark table that is not on this machine and could not be fetched."""
-
-    def __str__(self) -> str:
-        return str(self.args[0]) if self.args else ""
-
-
 class StreamFull(CrumbError, RuntimeError):
     """More queries wait for an answer than a stream may hold: try again later."""
 

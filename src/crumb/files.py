@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from crumb.errors import PlanMismatch
+from crumb.errors import InvalidInput, PlanMismatch
 
 
 @contextmanager
@@ -32,9 +32,7 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(
-            name, 0o666 & ~umask
-        )  # mkstemp makes private files; this one is meant to be shared
+        os.chmod(name, 0o666 & ~umask)  # mkstemp makes private files; this one may be shared
         os.replace(name, path)
     except BaseException:  # Ctrl-C too must leave nothing half-written
         Path(name).unlink(missing_ok=True)
@@ -50,9 +48,13 @@ def write_archive(
     files: Mapping[str, bytes] | None = None,
 ) -> None:
     """Write ``about.json``, one ``.npy`` an array and the given files into one zip."""
-    text = json.dumps(
-        {"format": kind, "version": version, **about}, indent=1, allow_nan=False, default=_plain
-    )
+    about = {"format": kind, "version": version, **about}
+    try:
+        text = json.dumps(about, indent=1, allow_nan=False, default=_plain)
+    except TypeError as error:
+        raise InvalidInput(
+            f"These settings cannot be written to a file without pickle: {error}."
+        ) from error
     with (
         atomic_write(path) as target,
         zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
@@ -69,7 +71,7 @@ def write_archive(
 def _plain(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{value!r} cannot be written to a file without pickle")
+    raise TypeError(f"{value!r} is a {type(value).__name__}")
 
 
 def read_archive(
@@ -78,33 +80,24 @@ def read_archive(
     """What ``write_archive`` wrote, with a clear word when the file is something else."""
     try:
         with zipfile.ZipFile(path) as archive:
-            about = json.loads(archive.read("about.json"))
-            if not isinstance(about, dict):
-                raise ValueError("about.json is no dictionary")
-            if about.get("format") != kind:
-                raise PlanMismatch(
-                    f"{path} is a {about.get('format')!r} file, not a {kind!r} file."
-                )
-            if about.get("version") != version:
-                raise PlanMismatch(
-                    f"{path} has version {about.get('version')} of its format; this release reads "
-                    f"version {version}."
-                )
-            names = [name for name in archive.namelist() if name != "about.json"]
-            content = {name: archive.read(name) for name in names}
+            files = {name: archive.read(name) for name in archive.namelist()}
+        about = dict(json.loads(files.pop("about.json")))
+        found, release = about.get("format"), about.get("version")
+        if found != kind:
+            raise PlanMismatch(f"{path} is a {found!r} file, not a {kind!r} file.")
+        if release != version:
+            raise PlanMismatch(
+                f"{path} has version {release} of its format; this release reads version {version}."
+            )
         arrays = {
-            name.removesuffix(".npy"): np.load(io.BytesIO(data), allow_pickle=False)
-            for name, data in content.items()
+            name.removesuffix(".npy"): np.load(io.BytesIO(files.pop(name)), allow_pickle=False)
+            for name in list(files)
             if name.endswith(".npy")
         }
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, MemoryError) as error:
-        if isinstance(error, PlanMismatch):
-            raise
+    except PlanMismatch:
+        raise
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, EOFError, MemoryError) as error:
         raise PlanMismatch(
             f"{path} is not a complete {kind!r} file: it may be truncated."
         ) from error
-    return (
-        about,
-        arrays,
-        {name: data for name, data in content.items() if not name.endswith(".npy")},
-    )
+    return about, arrays, files

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import os
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -31,33 +31,29 @@ KINDS = {"classification": CrumbClassifier, "regression": CrumbRegressor}
 
 def save(estimator: Any, path: str | Path) -> None:
     """What ``CrumbClassifier.save`` and ``CrumbRegressor.save`` do."""
-    if estimator.pool_.on_disk:
+    pool, task = estimator.pool_, estimator.task
+    if pool.on_disk:
         raise InvalidInput(
             "This pool stays in its Parquet files and cannot be put into one file: save the plan, "
             "and fit again there."
         )
-    params = _portable_params(estimator)
-    pool = estimator.pool_
     rows, arrays, files = pool.rows, {"y": pool.y}, {}
     about = {
-        "task": estimator.task,
-        "params": params,
-        "model_sha256": _model_checksum(estimator),
-        "fingerprint": estimator.pool_.fingerprint,
+        "task": task,
+        "params": _portable_params(estimator),
+        "model_sha256": checksum(estimator.backend_.path),
+        "fingerprint": pool.fingerprint,
     }
     if isinstance(rows, pd.DataFrame):
-        about["columns"] = _portable_names(rows.columns)
-        about["kinds"] = pool.encoder.kinds_
+        about |= {"columns": _portable_names(rows.columns), "kinds": pool.encoder.kinds_}
         files["pool.parquet"] = pack_frame(rows)
     else:
         arrays["pool"] = rows
-    if estimator.task == "classification":
-        if estimator.classes_.dtype.kind not in "OUbiuf":
-            raise InvalidInput(
-                f"Labels of type {estimator.classes_.dtype} cannot be saved without pickle."
-            )
-        about["classes"] = estimator.classes_.tolist()
-        about["class_dtype"] = estimator.classes_.dtype.str
+    if task == "classification":
+        classes = estimator.classes_
+        if classes.dtype.kind not in "OUbiuf":
+            raise InvalidInput(f"Labels of type {classes.dtype} cannot be saved without pickle.")
+        about |= {"classes": classes.tolist(), "class_dtype": classes.dtype.str}
     write_archive(path, FORMAT, VERSION, about, arrays, files)
 
 
@@ -77,11 +73,11 @@ def load(path: str | Path, **changes: Any) -> Any:
             rows = unpack_frame(files["pool.parquet"], about["columns"], about["kinds"])
         else:
             rows = arrays["pool"]
-        estimator = KINDS[about["task"]](**_live_params(params))
+        estimator: Any = KINDS[about["task"]](**_live_params(params))
     except KeyError as error:
         raise PlanMismatch(f"{path} is incomplete: it has no {error}.") from error
     estimator.fit(rows, y)
-    if _model_checksum(estimator) != about["model_sha256"]:
+    if checksum(estimator.backend_.path) != about["model_sha256"]:
         raise PlanMismatch(
             f"{path} was saved with other weights of the model {params['model']!r} than those on "
             f"this machine."
@@ -95,50 +91,29 @@ def load(path: str | Path, **changes: Any) -> Any:
 
 def _portable_params(estimator: Any) -> dict[str, Any]:
     params = estimator.get_params(deep=False)
-    if not isinstance(params["model"], (str, os.PathLike)):
+    model, strategy, stopping = (params[n] for n in ("model", "strategy", "early_stopping"))
+    if not isinstance(model, (str, os.PathLike)):
         raise InvalidInput(
             "A model given as an estimator cannot be saved without pickle: use joblib.dump for "
             "files that stay with you, or give the model by name or path."
         )
-    if params["features"] is not None and not isinstance(params["features"], str):
+    if not isinstance(params["features"], (str, type(None))):
         raise InvalidInput(
             "A transformer given as features= cannot be saved without pickle: use joblib.dump for "
             "files that stay with you."
         )
-    if params["model"] not in model_names():
-        params["model"] = os.path.abspath(
-            params["model"]
-        )  # a path must mean the same from another folder
-    params["random_state"], params["engine"] = (
-        estimator.options_.seed,
-        "local",
-    )  # where it is loaded is another machine
-    if isinstance(params["strategy"], Strategy):
-        strategy = params["strategy"]
+    if model not in model_names():
+        params["model"] = os.path.abspath(model)  # a path must mean the same from another folder
+    params["random_state"] = estimator.options_.seed
+    params["engine"] = "local"  # where it is loaded is another machine
+    if isinstance(strategy, Strategy):
         params["strategy"] = {"name": strategy.name, **strategy.get_params()}
-    if isinstance(params["early_stopping"], EarlyStopping):
-        params["early_stopping"] = dataclasses.asdict(params["early_stopping"])
+    if isinstance(stopping, EarlyStopping):
+        params["early_stopping"] = dataclasses.asdict(stopping)
     if params["categorical_features"] is not None:
-        params["categorical_features"] = (
-            np.asarray(params["categorical_features"], dtype=object).ravel().tolist()
-        )
-    params = {
-        name: value.item() if isinstance(value, np.generic) else value
-        for name, value in params.items()
-    }
-    try:
-        json.dumps(params)
-    except TypeError as error:
-        raise InvalidInput(
-            f"These settings cannot be written to a file without pickle: {error}."
-        ) from error
+        marked = np.asarray(params["categorical_features"], dtype=object)
+        params["categorical_features"] = marked.ravel().tolist()
     return params
-
-
-def _model_checksum(estimator: Any) -> str:
-    path = estimator.backend_.path
-    assert path is not None, "a model that is no file is refused before it comes to this"
-    return checksum(path)
 
 
 def _live_params(params: dict[str, Any]) -> dict[str, Any]:
@@ -161,19 +136,15 @@ def pack_frame(rows: pd.DataFrame) -> bytes:
 def unpack_frame(parquet: bytes, columns: list[Any], kinds: list[str]) -> pd.DataFrame:
     """Parquet forgets that a column of numbers was a category."""
     frame = pd.read_parquet(io.BytesIO(parquet))
-    categories = {
-        name: "category"
-        for name, kind in zip(frame.columns, kinds, strict=True)
-        if kind == "category"
-    }
+    pairs = zip(frame.columns, kinds, strict=True)
+    categories = {name: "category" for name, kind in pairs if kind == "category"}
     return frame.astype(categories).set_axis(columns, axis=1)
 
 
 def _portable_names(columns: pd.Index) -> list[str | int]:
-    names = [name.item() if isinstance(name, np.generic) else name for name in columns]
-    odd = [name for name in names if not isinstance(name, (str, int))]
+    odd = [name for name in columns if not isinstance(name, (str, Integral))]
     if odd:
         raise InvalidInput(
             f"Column names must be text or whole numbers to be saved; {odd[0]!r} is neither."
         )
-    return names
+    return list(columns)

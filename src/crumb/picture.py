@@ -6,6 +6,7 @@ Everything is drawn on a ``Figure`` of its own, never through pyplot: no window,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +16,50 @@ from matplotlib.figure import Figure
 
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
-from crumb.plane import FITTED_ROWS, Plane, flatten, sampled
+from crumb.rng import generator
 
 if TYPE_CHECKING:
     from crumb.plan import Plan
 
 POOL, QUERIES, CONTEXT, OTHERS = "#c3c9d3", "#2166ac", "#e6730f", "#9fb3cc"
 INK, LINES = "#333a45", "#9aa1ac"
+LEGEND: Any = {"fontsize": 8, "labelcolor": INK, "edgecolor": "none", "framealpha": 0.85}
+FITTED_ROWS = 5_000  # pool rows behind the two axes
 DRAWN_ROWS = 3_000  # more points would only blacken the paper
 DRAWN_TRACES = 200
 ROUNDING = 1e-12  # an MMD² below this is noise
 KERNEL_VALUES = 500_000_000  # a context whose exact MMD² needs more is left unmeasured
+
+
+@dataclass(frozen=True)
+class Plane:
+    """The two directions in which the pool varies most, and the share of its variance in each."""
+
+    centre: np.ndarray  # (d,)
+    directions: np.ndarray  # (d, 2)
+    shares: np.ndarray  # (2,)
+
+    @classmethod
+    def of(cls, pool: np.ndarray) -> Plane:
+        """Principal components of a sample; a space of one dimension has no second one."""
+        sample = _sampled(pool, FITTED_ROWS)
+        centre = sample.mean(axis=0)
+        _, spread, directions = np.linalg.svd(sample - centre, full_matrices=False)
+        flat, shares = np.zeros((pool.shape[1], 2)), np.zeros(2)
+        found = min(2, len(directions))
+        flat[:, :found] = directions[:found].T
+        shares[:found] = spread[:found] ** 2 / max(float((spread**2).sum()), np.finfo(float).tiny)
+        return cls(centre, flat, shares)
+
+    @property
+    def is_line(self) -> bool:
+        return bool(self.shares[1] < 1e-12)
+
+    def __call__(self, points: np.ndarray) -> np.ndarray:
+        at = (points - self.centre) @ self.directions
+        if self.is_line:  # points on a line would hide each other
+            at[:, 1] = generator(0, "picture").uniform(-1, 1, len(at))
+        return at
 
 
 def draw_plan(
@@ -33,15 +67,15 @@ def draw_plan(
 ) -> Figure:
     """The context of one cluster (by default the largest) among pool and queries; all MMD²."""
     shown = largest_cluster(plan) if cluster is None else cluster
-    if not 0 <= shown < plan.n_clusters:
-        last = plan.n_clusters - 1
+    last = plan.n_clusters - 1
+    if not 0 <= shown <= last:
         raise InvalidInput(f"The plan has the clusters 0 to {last}; there is no cluster {shown}.")
     with_points = pool is not None and queries is not None
     figure = new_figure(11 if with_points else 6, 4.6)
     axes = figure.subplots(1, 2 if with_points else 1, squeeze=False)[0]
     if with_points:
         pool, queries = _points(plan, pool, queries)
-        members, context, plane = plan.labels == shown, plan.contexts[shown], flatten(pool)
+        members, context, plane = plan.labels == shown, plan.contexts[shown], Plane.of(pool)
         _scatter(axes[0], plane, pool, queries, members, context)
         axes[0].set(
             xlabel=f"first principal component ({plane.shares[0]:.0%} of the variance)",
@@ -49,7 +83,7 @@ def draw_plan(
             title=f"cluster {shown} of {plan.n_clusters}: {members.sum():,} queries, "
             f"{len(context):,} of {len(pool):,} pool rows",
         )
-        axes[0].legend(loc="best", markerscale=1.6)
+        axes[0].legend(markerscale=1.6, **LEGEND)
     _draw_traces(axes[-1], plan, shown)
     return finish(figure, path)
 
@@ -60,7 +94,7 @@ def draw_comparison(
     """A group of queries (a mask or row numbers) and the context that each strategy gives it."""
     for plan in plans.values():
         pool, queries = _points(plan, pool, queries)
-    plane, members = flatten(pool), np.zeros(len(queries), dtype=bool)
+    plane, members = Plane.of(pool), np.zeros(len(queries), dtype=bool)
     members[query_members] = True
     rows = -(-len(plans) // 4)
     columns = -(-len(plans) // rows)
@@ -78,9 +112,8 @@ def draw_comparison(
     _set_limits(panels[0], plane, pool, [queries[members]])
     title = f"{members.sum():,} queries of one cluster, and the context that they get"
     figure.suptitle(title, color=INK, fontsize=11)
-    handles, names = panels[0].get_legend_handles_labels()
-    look = {"frameon": False, "markerscale": 1.6, "fontsize": 9, "labelcolor": INK}
-    figure.legend(handles, names, loc="outside lower center", ncols=4, **look)
+    look: Any = {"frameon": False, "markerscale": 1.6, "fontsize": 9, "labelcolor": INK}
+    figure.legend(handles=panels[0].collections, loc="outside lower center", ncols=4, **look)
     return finish(figure, path)
 
 
@@ -118,8 +151,8 @@ def group_mmd2(
         context = torch.from_numpy(pool[plan.contexts[cluster]])
         points = torch.from_numpy(queries[members])
         if cluster not in within:
-            within[cluster] = float(kernel.mean(context, context))
-        between = kernel.mean(points, points) - 2 * kernel.mean(context, points)
+            within[cluster] = float(kernel.mean_within(context))
+        between = kernel.mean_within(points) - 2 * kernel.mean(context, points)
         values[index] = within[cluster] + float(between)
     return values
 
@@ -134,18 +167,20 @@ def finish(figure: Figure, path: Any) -> Figure:
         axes.spines[["top", "right"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color(LINES)
         axes.title.set(fontsize=10, color=INK)
-        for label in (axes.xaxis.label, axes.yaxis.label):
-            label.set(fontsize=9, color=INK)
+        axes.xaxis.label.set(fontsize=9, color=INK)
+        axes.yaxis.label.set(fontsize=9, color=INK)
         axes.tick_params(labelsize=8, color=LINES, labelcolor=INK)
-        if legend := axes.get_legend():
-            legend.set_frame_on(True)
-            legend.get_frame().set(edgecolor="none", alpha=0.85)
-            for text in legend.get_texts():
-                text.set(fontsize=8, color=INK)
     if path is not None:
         with atomic_write(path) as file:
             figure.savefig(file, format=Path(path).suffix.lstrip(".").lower() or "png", dpi=150)
     return figure
+
+
+def _sampled(rows: np.ndarray, limit: int) -> np.ndarray:
+    """At most ``limit`` of these rows; the same ones every time."""
+    if len(rows) <= limit:
+        return rows
+    return rows[generator(0, "picture").choice(len(rows), limit, replace=False)]
 
 
 def _points(plan: Plan, pool: Any, queries: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -163,20 +198,15 @@ def _points(plan: Plan, pool: Any, queries: Any) -> tuple[np.ndarray, np.ndarray
 
 
 def _scatter(
-    axes: Axes,
-    plane: Plane,
-    pool: np.ndarray,
-    queries: np.ndarray,
-    members: np.ndarray,
-    context: np.ndarray,
+    axes: Axes, plane: Plane, pool: np.ndarray, queries: np.ndarray, members: Any, context: Any
 ) -> None:
     """Pool, queries and the context of some of the queries on a plane."""
-    chosen, own = pool[sampled(context, DRAWN_ROWS)], queries[members]
+    chosen, own = pool[_sampled(context, DRAWN_ROWS)], queries[members]
 
     def dots(points: np.ndarray, colour: str, size: int, alpha: float, label: str) -> None:
         edge = "white" if points is own else "none"
         look: Any = {"alpha": alpha, "edgecolors": edge, "linewidths": 0.5, "rasterized": True}
-        x, y = plane(sampled(points, DRAWN_ROWS)).T
+        x, y = plane(_sampled(points, DRAWN_ROWS)).T
         axes.scatter(x, y, s=size, c=colour, label=label, **look)
 
     dots(pool, POOL, 5, 0.6, "pool")
@@ -190,7 +220,7 @@ def _scatter(
 
 def _set_limits(axes: Axes, plane: Plane, pool: np.ndarray, shown: Sequence[np.ndarray]) -> None:
     """All that matters and the bulk of the pool: far outliers must not squeeze the rest."""
-    corners = [np.quantile(plane(sampled(pool, FITTED_ROWS)), [0.01, 0.99], axis=0)]
+    corners = [np.quantile(plane(_sampled(pool, FITTED_ROWS)), [0.01, 0.99], axis=0)]
     corners += [np.quantile(plane(rows), [0.02, 0.98], axis=0) for rows in shown]
     low, high = np.min(corners, axis=(0, 1)), np.max(corners, axis=(0, 1))
     margin = np.where(high > low, 0.08 * (high - low), 1.0)
@@ -210,12 +240,9 @@ def _draw_traces(axes: Axes, plan: Plan, shown: int) -> None:
 
     def line(cluster: int, colour: str, width: float, label: str | None) -> None:
         trace = plan.mmd2[cluster]
-        look: Any = {
-            "color": colour,
-            "linewidth": width,
-            "marker": "o" if len(trace) == 1 else None,
-        }
-        axes.plot(np.arange(1, len(trace) + 1), trace, label=label, **look)
+        marker = "o" if len(trace) == 1 else None
+        rows = np.arange(1, len(trace) + 1)
+        axes.plot(rows, trace, color=colour, linewidth=width, marker=marker, label=label)
 
     others = [cluster for cluster in range(plan.n_clusters) if cluster != shown]
     for cluster in others[:DRAWN_TRACES]:
@@ -225,4 +252,4 @@ def _draw_traces(axes: Axes, plan: Plan, shown: int) -> None:
         axes.set_yscale("log", nonpositive="mask")
         axes.set_ylim(bottom=max(axes.get_ylim()[0], ROUNDING))
     axes.set_title(f"strategy {plan.settings.get('strategy', '')!r}: MMD² as the context grows")
-    axes.legend(loc="best")
+    axes.legend(**LEGEND)

@@ -10,8 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from crumb.cli import demo, main
-from crumb.cli.demo import what_to_see
-from crumb.cli.digits import DARKEST, QUERIES, SIDE, TILTS, tilted_digits
+from crumb.cli.demo import DARKEST, QUERIES, SIDE, TILTS, tilted_digits, what_to_see
 
 NAMES = ["uniform", "micp", "mmd", "full"]
 

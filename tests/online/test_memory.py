@@ -1,214 +1,143 @@
-"""What a stream keeps of contexts: ready before the swap, within one cache, then freed."""
+"""online/memory.py: the latest queries; rows that join the pool, and rows that leave it."""
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
+import pandas as pd
 import pytest
-import torch
-from sklearn.linear_model import LogisticRegression
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from streams import ManualClock, cheap, queries, table
 
-from crumb.infer import context_key
-from crumb.online import CrumbOnline, Observer
-from crumb.pfn.cache import ContextCache
-from crumb.pfn.tabicl import TabICLBackend
-
-X = queries(60)
+from crumb import CrumbClassifier, CrumbRegressor
+from crumb.errors import InvalidInput
+from crumb.online import CrumbOnline
+from crumb.online.memory import LabelledRows, PoolMemory, Recent, latest
 
 
-def cache(stream: CrumbOnline) -> ContextCache:
-    return stream.estimator.backend_.contexts
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=30), st.integers(1, 20))
+def test_the_recent_holds_the_latest_rows(sizes: list[int], size: int) -> None:
+    recent, rows = Recent(size), np.arange(sum(sizes))[:, None]
+    for piece in np.split(rows, np.cumsum(sizes)[:-1]):
+        recent.add(piece)
+    np.testing.assert_array_equal(latest(recent.pieces(), len(recent)), rows[-size:])
+    assert len(recent) == recent.fresh == min(size, len(rows))
+    assert sum(map(len, recent.pieces())) < size + 12  # memory is bounded
 
 
-def kept(stream: CrumbOnline) -> set[bytes]:
-    return set(cache(stream)._kept)
+def test_rows_from_before_the_plan_are_not_fresh() -> None:
+    recent = Recent(5)
+    recent.add(np.zeros((4, 1)))
+    recent.fresh = 0  # as a new plan does
+    recent.add(np.ones((2, 1)))
+    assert (len(recent), recent.fresh) == (5, 2)
 
 
-def until(true) -> None:
-    end = time.monotonic() + 10
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.001)
+def pool(rows: int, date: float = 0.0) -> LabelledRows:
+    return LabelledRows(np.arange(rows, dtype=float)[:, None], np.arange(rows), np.full(rows, date))
 
 
-@pytest.fixture
-def made(monkeypatch) -> list[int]:
-    """Sizes of the contexts that were fitted for keeping, as they are."""
-    sizes, fitted = [], TabICLBackend.estimator
-
-    def note(self, **more):
-        sizes.append(1) if more.get("kv_cache") else None
-        return fitted(self, **more)
-
-    monkeypatch.setattr(TabICLBackend, "estimator", note)
-    return sizes
+def test_without_anything_new_the_pool_is_what_it_is() -> None:
+    assert PoolMemory(pool(5)).upcoming(1e9) is None
 
 
-def test_a_plan_is_ready_before_it_is_swapped_in_and_the_old_one_leaves_with_its_last_query(
-    made,
-) -> None:
-    clf = cheap("embedded", cache_size=500)
-    at_swap: list[set[bytes]] = []
-    heard = Observer()
-    heard.refreshed = lambda *what: at_swap.append(kept(stream))
-    with CrumbOnline(clf, X, b_min=100, timeout=1e6, clock=ManualClock(), observer=heard) as stream:
-        first = stream.current.keys
-        assert kept(stream) == first
-        assert len(made) == len(first)
-        stream.submit_many(X)
-        stream.flush()
-        assert len(made) == len(first)  # a flush costs the queries, not the context
-        asked = stream.submit_many(queries(60, seed=2, shift=1.5))
+def test_the_youngest_stay() -> None:
+    memory = PoolMemory(pool(4), max_rows=5)
+    memory.add(np.array([[10.0], [11.0], [12.0]]), np.array([10, 11, 12]), 7.0)
+    upcoming = memory.upcoming(8.0)
+    assert upcoming.pool.y.tolist() == [2, 3, 10, 11, 12]
+    assert upcoming.pool.rows[:, 0].tolist() == [2.0, 3.0, 10.0, 11.0, 12.0]
+    memory.add(np.array([[20.0]]), np.array([20]), 9.0)  # while the plan is made
+    memory.commit(upcoming)
+    assert [piece.y.tolist() for piece in memory.new] == [[20]]
+    assert memory.upcoming(9.0).pool.y.tolist() == [3, 10, 11, 12, 20]
+
+
+def test_old_rows_leave_by_their_age() -> None:
+    memory = PoolMemory(pool(4), max_age=10.0)
+    memory.add(np.array([[10.0]]), np.array([10]), 7.0)
+    assert memory.upcoming(10.0).pool.y.tolist() == [0, 1, 2, 3, 10]
+    assert memory.upcoming(10.1).pool.y.tolist() == [10]
+
+
+def test_labels_of_another_sort_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="Labels are of type"):
+        PoolMemory(pool(4)).add(np.zeros((1, 1)), np.array(["a"]), 0.0)
+
+
+def test_the_next_refresh_sees_what_was_learned() -> None:
+    X, y = table()
+    more, labels = table(30, seed=5)
+    labels[:] = 7  # a class that the pool does not have
+    Q = queries()
+    with CrumbOnline(cheap(), Q, timeout=0) as stream:
+        before = stream.submit(Q[0]).result(10)
+        stream.learn(more, labels)
+        more[:] = 0  # the stream has its own copy
+        assert stream.submit(Q[0]).result(10).classes.tolist() == [0, 1, 2]
         stream.refresh()
-        second = stream.current.keys
-        assert second <= at_swap[0]
-        assert {future.result(20).version for future in asked} == {1}
-        stream.flush()
-        until(lambda: kept(stream) == second)  # freed by the worker, right after the answers
-        count = len(made)
-        stream.submit_many(X)
-        stream.flush()
-        assert len(made) == count
-
-
-def test_contexts_of_another_pool_share_the_budget() -> None:
-    clf = cheap("embedded", cache_size=500)
-    T, y = table(50, seed=5)
-    with CrumbOnline(clf, X, timeout=0) as stream:
-        room, first = cache(stream), stream.current.keys
-        stream.learn(T, y)
-        stream.refresh()
-        assert cache(stream) is room
-        assert stream.current.keys.isdisjoint(first)  # row numbers mean other rows
-        assert kept(stream) == stream.current.keys
-        got = np.array([future.result(20).value for future in stream.submit_many(X)])
-        np.testing.assert_allclose(
-            got, stream.estimator.predict_proba(X, plan=stream.plan), atol=1e-5
-        )
-
-
-def test_two_versions_stay_within_the_budget_and_the_most_used_contexts_come_first(
-    monkeypatch,
-) -> None:
-    one = cheap("embedded", cache_size=500)
-    with CrumbOnline(one, X, timeout=0) as stream:
-        size = cache(stream).used / len(kept(stream))
-    clf = cheap(
-        "embedded", cache_size=4.5 * 1.3 * size / 1e6
-    )  # room for four or five contexts of three and three
-    used = []
-    put = ContextCache._put
-    monkeypatch.setattr(
-        ContextCache, "_put", lambda self, *what: (put(self, *what), used.append(self.used))[0]
-    )
-    with CrumbOnline(clf, X, b_min=100, timeout=1e6, clock=ManualClock()) as stream:
-        assert len(kept(stream)) == 3
-        stream.submit_many(queries(90, seed=3, shift=1.0))
-        stream._recent.add(queries(60, seed=3, shift=1.0))
-        before = kept(stream)
-        stream._free_retired = lambda: None  # as if a query waited for ever
-        stream.refresh()
-        more = kept(stream) - before
-        assert 0 < len(more) < 3
-        sizes = np.bincount(stream.plan.labels)
-        ready = [
-            context_key(stream.estimator.pool_, context) in more for context in stream.plan.contexts
-        ]
-        assert sizes[ready].min() >= sizes[~np.array(ready)].max()
-        del stream._free_retired
-        stream.flush()
-        assert max(used) <= cache(stream).budget
-
-
-class Heard(Observer):
-    def __init__(self) -> None:
-        self.failures: list[tuple[int, BaseException]] = []
-
-    def failed(self, rows, error) -> None:
-        self.failures.append((rows, error))
-
-
-def test_a_pass_that_runs_out_of_memory_is_tried_again_without_what_is_kept(monkeypatch) -> None:
-    clf, run, tries = cheap("embedded", cache_size=500), TabICLBackend.run, []
-    plain = cheap("embedded")
-
-    def short(self, task, output):
-        tries.append((task.keep, len(self.contexts)))
-        if task.keep:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return run(self, task, output)
-
-    with CrumbOnline(clf, X, b_min=100, timeout=60) as stream:
-        expected = plain.predict_proba(X, plan=stream.plan)
-        monkeypatch.setattr(TabICLBackend, "run", short)
-        futures = stream.submit_many(X)
-        stream.flush()
-        np.testing.assert_array_equal([future.result(0).value for future in futures], expected)
-        assert tries[:3] == [(True, 3), (False, 0), (False, 0)]  # all at once, then in two halves
-        assert stream.stats().failed == 0
-
-
-class Tight(LogisticRegression):
-    """Has room for ``room`` queries at once, and none at all for some."""
-
-    room = 0
-
-    def predict_proba(self, X):
-        if len(np.unique(X, axis=0)) > Tight.room or (X[:, 0] > 50).any():
-            raise MemoryError(f"{len(X)} queries are too many")
-        return super().predict_proba(X)
-
-
-def test_two_halves_may_fit_where_the_whole_does_not_and_only_what_does_not_fit_fails() -> None:
-    clf, heard = cheap(Tight()), Heard()
-    with CrumbOnline(clf, X, b_min=100, timeout=60, observer=heard) as stream:
-        Tight.room = 1_000
-        expected = clf.predict_proba(X[:1], plan=stream.plan)
-        Tight.room = 3
-        same = [X[0] + i * 1e-9 for i in range(5)]
-        futures = [stream.submit(row) for row in same]
-        stream.flush()
-        np.testing.assert_allclose(
-            [future.result(0).value for future in futures],
-            np.repeat(expected, 5, axis=0),
-            atol=1e-6,
-        )
-        assert heard.failures == []
-        passes = stream.stats().passes
-        impossible = np.array([99.0, 0, 0, 0])  # one cluster: far out
-        futures = [
-            stream.submit(row)
-            for row in (
-                impossible,
-                impossible + 1,
-                impossible - [60, 0, 0, 0],
-                impossible - [61, 0, 0, 0],
-            )
-        ]
-        stream.flush()
-        assert stream.stats().passes == passes + 3
-        for future in futures[:2]:
-            with pytest.raises(MemoryError):
-                future.result(0)
-        assert all(future.exception(0) is None for future in futures[2:])
-        assert [rows for rows, _ in heard.failures] == [2]
+        after = stream.submit(Q[0]).result(10)
         stats = stream.stats()
-        assert (stats.failed, stats.answered, stats.pending) == (2, 7, 0)
+        assert (stats.version, stats.pool_version, stats.refreshes) == (2, 2, 1)
+        stream.refresh()
+        assert stream.stats().pool_version == 2  # nothing new
+    assert (before.version, before.classes.tolist()) == (1, [0, 1, 2])
+    assert (after.version, after.classes.tolist()) == (2, [0, 1, 2, 7])
+    fresh = cheap().fit(np.concatenate([X, table(30, seed=5)[0]]), np.concatenate([y, labels]))
+    np.testing.assert_array_equal(stream.estimator.predict_proba(Q), fresh.predict_proba(Q))
 
 
-def test_memory_that_is_short_while_a_plan_is_made_ready_is_no_reason_to_go_without_it(
-    monkeypatch, caplog
-) -> None:
-    clf = cheap("embedded", cache_size=500)
-    with CrumbOnline(clf, X, timeout=0) as stream:
+def test_a_pool_of_bounded_size_forgets_the_oldest() -> None:
+    clock = ManualClock()
+    with CrumbOnline(cheap(), queries(), max_rows=200, max_age=1_000.0, clock=clock) as stream:
+        clock.move(500.0)
+        X, y = table(50, seed=5)
+        stream.learn(X, y)
+        stream.refresh()
+        np.testing.assert_array_equal(stream.estimator.pool_.rows[-50:], X)
+        assert len(stream.estimator.pool_.rows) == 200
+        clock.move(600.0)
+        stream.refresh()
+        np.testing.assert_array_equal(stream.estimator.pool_.rows, X)
+        clock.move(1_000.0)
+        with pytest.raises(InvalidInput, match="young enough"):
+            stream.refresh()
+        assert stream.version == 3  # and goes on as it was
 
-        def short(self, task) -> None:
-            raise torch.OutOfMemoryError("CUDA out of memory")
 
-        monkeypatch.setattr(TabICLBackend, "keep", short)
-        stream.submit_many(queries(60, seed=2, shift=1.5))
-        assert stream.refresh() == 2
-        assert stream.submit(X[0]).result(20).version == 2
-    assert "memory ran out" in caplog.text
+def test_frames_with_categories_that_the_pool_has_not_seen() -> None:
+    frame = pd.DataFrame(
+        {"x": np.arange(60.0), "c": pd.Categorical(["a", "b"] * 30), "t": ["u", "v", None] * 20}
+    )
+    clf = CrumbClassifier(n_clusters=2, context_size=30, cache_size=0).fit(frame, [0, 1] * 30)
+    with CrumbOnline(clf, timeout=0) as stream:
+        new = pd.DataFrame({"x": [1.0, 2.0], "c": pd.Categorical(["z", "a"]), "t": ["w", None]})
+        stream.learn(new, [1, 0])
+        stream.refresh()
+        rows = stream.estimator.pool_.rows
+        assert rows["c"].astype(str).tolist()[-2:] == ["z", "a"]
+        assert isinstance(rows["c"].dtype, pd.CategoricalDtype)
+        got = stream.submit({"x": 3.0, "c": "z", "t": "w"}).result(20).value
+        asked = pd.DataFrame({"x": [3.0], "c": ["z"], "t": ["w"]})
+        np.testing.assert_array_equal(
+            got, stream.estimator.predict_proba(asked, plan=stream.plan)[0]
+        )
+
+
+def test_wrong_lessons_are_refused() -> None:
+    X, y = table(10)
+    with CrumbOnline(cheap(LogisticRegression())) as stream:
+        with pytest.raises(InvalidInput, match="10 rows, y has 9"):
+            stream.learn(X, y[:9])
+        with pytest.raises(InvalidInput, match="NaN"):
+            stream.learn(X, [None, *y[1:]])
+        with pytest.raises(InvalidInput, match="type"):
+            stream.learn(X, ["a"] * 10)
+    reg = CrumbRegressor(model=LinearRegression(), context_size=20, n_clusters=2).fit(*table())
+    with CrumbOnline(reg) as stream:
+        with pytest.raises(InvalidInput, match="finite"):
+            stream.learn(X, np.full(10, np.inf))
+        stream.learn(X, y)
+        stream.refresh()
+        assert len(stream.estimator.pool_.rows) == 210

@@ -11,22 +11,23 @@ from streams import Gate, cheap, queries, reset_gate
 
 from crumb.errors import InvalidInput
 from crumb.online import CrumbOnline
-from crumb.online.refresh import Refresher, RefreshPolicy
+from crumb.online.options import StreamOptions
+from crumb.online.refresh import Refresher
 
 
 def test_when_a_refresh_is_due() -> None:
-    assert not RefreshPolicy("never", 1).due(10**9)
-    assert not RefreshPolicy("periodic", 10).due(9)
-    assert RefreshPolicy("periodic", 10).due(10)
+    assert not StreamOptions(refresh_every=1).refresh_due(10**9)
+    periodic = StreamOptions(refresh="periodic", refresh_every=10)
+    assert not periodic.refresh_due(9)
+    assert periodic.refresh_due(10)
     with pytest.raises(InvalidInput, match="refresh must be one of"):
-        RefreshPolicy("sometimes", 10)
+        StreamOptions(refresh="sometimes")
 
 
 def test_the_thread_refreshes_only_for_cause() -> None:
     answers, done = iter([False, True, False]), []
-    refresher = Refresher(
-        RefreshPolicy("drift", 5), lambda: next(answers), lambda: done.append(1), done.append
-    )
+    options = StreamOptions(refresh="drift", refresh_every=5)
+    refresher = Refresher(options, lambda: next(answers), lambda: done.append(1), done.append)
     for _ in range(3):
         refresher.saw(5)
         refresher.settle()
@@ -41,7 +42,8 @@ def test_a_failure_is_counted_and_survived(caplog) -> None:
         raise MemoryError("row 3 of the queries is 17.5")
 
     heard: list[BaseException] = []
-    refresher = Refresher(RefreshPolicy("periodic", 1), lambda: True, fail, heard.append)
+    options = StreamOptions(refresh="periodic", refresh_every=1)
+    refresher = Refresher(options, lambda: True, fail, heard.append)
     with caplog.at_level(logging.WARNING, "crumb.online"):
         for seen, failures in (
             (1, 1),

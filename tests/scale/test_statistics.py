@@ -97,7 +97,7 @@ def test_rare_texts_are_forgotten_and_not_the_frequent_ones(monkeypatch):
 
 
 def test_plain_numbers_are_read_without_a_frame(tmp_path, monkeypatch):
-    """The same moments both ways, whatever the type; a hole or an infinite value changes nothing."""
+    """The same moments both ways for any type; a hole or an infinite value changes nothing."""
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {

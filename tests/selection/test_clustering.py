@@ -69,7 +69,7 @@ def test_same_seed_same_clusters() -> None:
 
 
 def test_many_threads_change_no_digit() -> None:
-    """Threads that add up in the order in which they finish give other last digits from run to run."""
+    """Threads that add up as they finish would change the last digits from run to run."""
     script = (
         "import numpy as np; from crumb.selection.clustering import cluster; "
         "points = np.random.default_rng(0).normal(size=(3_000, 8)); "
@@ -136,7 +136,7 @@ def test_value_order_does_not_depend_on_the_order_of_the_rows(
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_point_is_routed_the_same_alone_and_in_a_batch(dtype) -> None:
-    """Also where it lies half-way between two centroids, and matrix products round one way or the other."""
+    """Also half-way between two centroids, where matrix products round one way or the other."""
     rng = np.random.default_rng(0)
     centroids = rng.normal(size=(12, 9)).astype(dtype) + 30
     pairs = rng.integers(0, 12, size=(400, 2))

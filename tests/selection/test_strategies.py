@@ -68,7 +68,7 @@ def test_every_selection_is_whole(name: str, seed: int, n: int, k: int, n_querie
         assert len(context) == len(set(context.tolist())) == (60 if name == "full" else n)
         assert context.min() >= 0
         assert context.max() < 60
-    # A frozen plan routes by the nearest centroid: that must give the labels of the plan's own queries.
+    # A frozen plan routes by the nearest centroid: its own queries must get their labels.
     routed = squared(task.queries, selection.centroids).argmin(axis=1)
     assert (routed == selection.labels).all()
 

@@ -15,8 +15,7 @@ from sklearn.svm import LinearSVC
 
 from crumb import CrumbOnline, CrumbRegressor
 from crumb.serve.app import make_app
-from crumb.serve.history import History
-from crumb.serve.metrics import Metrics
+from crumb.serve.metrics import History, Metrics
 from crumb.serve.schema import Schema
 from crumb.serve.service import Service
 

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from crumb.online import Answer
-from crumb.serve import models
+from crumb.serve.bodies import Outputs, refusal
 from crumb.serve.infer_v2 import (
     InferenceRequest,
     example,
@@ -19,8 +19,7 @@ from crumb.serve.infer_v2 import (
     wanted_outputs,
     write_inference,
 )
-from crumb.serve.outputs import Outputs
-from crumb.serve.refusal import Refusal
+from crumb.serve.limits import Refusal
 from crumb.serve.schema import Schema
 
 NUMBERS = Schema.of(pd.DataFrame({"a": [1.0, 2.0], "b": [1, 2]}))
@@ -44,7 +43,7 @@ def read(schema, *inputs, max_rows=10, **more):
         asked = InferenceRequest.model_validate(body)
     except ValidationError as error:  # as the application does with FastAPI's
         found = [{**each, "loc": ("body", *each["loc"])} for each in error.errors()]
-        raise models.refusal(found, body, schema) from error
+        raise refusal(found, body, schema) from error
     records = read_records(asked.inputs, schema, max_rows)
     columns = {name: [record[name] for record in records] for name in schema.names}
     return asked, wanted_outputs(asked, TENSORS), columns
@@ -174,7 +173,7 @@ def test_answers_with_classes(classes, datatype, label, keys):
 )
 def test_answers_that_are_numbers(outputs, value, written, record):
     answers = [Answer(value, 1, 0, None)]
-    wanted = [tensor.name for tensor in outputs.tensors(None)]
+    wanted = [tensor["name"] for tensor in outputs.tensors(None)]
     found = write_inference("m", None, wanted, answers, outputs)["outputs"][0]
     assert (found["name"], found["shape"], found["data"]) == written
     assert outputs.record(answers[0]) == record

@@ -14,7 +14,6 @@ import pytest
 import serving
 from serving import Server, records
 
-from crumb.bench.report import palette
 from crumb.serve.page import PAGE, STYLE
 
 BROWSER = next(
@@ -55,10 +54,11 @@ def test_the_page_needs_nothing_from_elsewhere():
     assert "/*" not in PAGE
 
 
-def test_the_colours_are_those_of_the_house():
-    for light in (palette.INK, palette.MUTED, palette.GRID, palette.PAPER):
-        assert light in STYLE
-        assert palette.DARK[light] in STYLE
+def test_the_colours_are_those_of_the_house(pytestconfig):
+    report = (pytestconfig.rootpath / "experiments/report/templates/page.html").read_text()
+    house = re.findall(r"--(?:ink|muted|line|paper): (#[0-9a-f]{6})", report)
+    assert len(house) == 8  # light and dark
+    assert all(colour in STYLE for colour in house)
 
 
 @pytest.fixture(scope="module")

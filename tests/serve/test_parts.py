@@ -1,4 +1,4 @@
-"""Small parts of the service: history, projection, intake, timers, logs."""
+"""Small parts of the service: history, map, intake, timers, logs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from serving import eventually
 from crumb import CrumbOnline
 from crumb.errors import StreamFull
 from crumb.online import Drift
-from crumb.serve import logs
-from crumb.serve.history import LENGTH, History
+from crumb.plane import flatten
+from crumb.serve import watch
 from crumb.serve.intake import Intake
-from crumb.serve.projection import Projection, principal_axes
+from crumb.serve.metrics import LENGTH, History
+from crumb.serve.page import Map
 from crumb.serve.schema import Schema
-from crumb.serve.timer import Timer
+from crumb.serve.upkeep import repeated
 
 
 def test_history_counts_by_the_second():
@@ -47,24 +48,25 @@ def test_history_counts_by_the_second():
 def test_axes_are_the_principal_components():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(500, 4)) * [1, 5, 3, 1] + 7
-    centre, axes = principal_axes(points)
-    np.testing.assert_allclose(centre, points.mean(axis=0))
-    assert (np.abs(axes).argmax(axis=1) == [1, 2]).all()
-    np.testing.assert_allclose(axes @ axes.T, np.eye(2), atol=1e-9)
-    np.testing.assert_array_equal(principal_axes(points[:, :1])[1].shape, (2, 1))
-    assert principal_axes(np.zeros((3, 2)))[1].shape == (2, 2)
+    plane = flatten(points)
+    axes = plane.directions
+    np.testing.assert_allclose(plane.centre, points.mean(axis=0))
+    assert (np.abs(axes).argmax(axis=0) == [1, 2]).all()
+    np.testing.assert_allclose(axes.T @ axes, np.eye(2), atol=1e-9)
+    assert flatten(points[:, :1]).directions.shape == (1, 2)
+    assert flatten(np.zeros((3, 2))).directions.shape == (2, 2)
 
 
 def test_the_map_shows_queries_and_not_the_pool():
     with CrumbOnline(streams.cheap(), streams.queries(), timeout=0) as stream:
-        empty = Projection(stream).view()
+        empty = Map(stream).view()
         assert (empty["queries"], len(empty["centroids"])) == ([], 3)
         asked = streams.queries(30, seed=5)
         answers = [future.result() for future in stream.submit_many(asked)]
-        view = Projection(stream).view()
+        view = Map(stream).view()
         assert view["clusters"] == [answer.cluster for answer in answers]
-        centre, axes = principal_axes(stream.estimator.pool_.points)
-        places = (stream.estimator.encode(asked)[1] - centre) @ axes.T
+        plane = flatten(stream.estimator.pool_.points)
+        places = plane(stream.estimator.encode(asked)[1])
         np.testing.assert_allclose(view["queries"], places, atol=1e-3)
 
 
@@ -119,7 +121,7 @@ def test_what_does_not_fit_is_refused_and_the_others_are_not():
         asyncio.run(go())
 
 
-def test_a_pass_that_fails_is_heard_of():
+def test_a_pass_that_fails_raises():
     streams.reset_gate(opened=True)
     streams.Gate.broken = True
     with CrumbOnline(streams.cheap(streams.Gate()), streams.queries(), timeout=0) as stream:
@@ -143,11 +145,11 @@ def test_a_timer_goes_on_after_a_failure():
             twice.set()
         raise OSError
 
-    with Timer(0.01, work, "test"):
+    with repeated(0.01, work, "test"):
         assert twice.wait(10)
     count = len(calls)
     assert not twice.wait(0) or len(calls) == count
-    with Timer(0, work, "never"):
+    with repeated(0, work, "never"):
         pass
     assert len(calls) == count
 
@@ -160,11 +162,11 @@ def test_logs_leave_messages_of_errors_out():
     }
     shows = warnings.showwarning
     try:
-        logs.setup("info", out)
+        watch.set_up_logs("info", out)
         try:
             raise ValueError("could not convert 'secret'")
         except ValueError as error:
-            logs.event("it failed", logging.ERROR, **logs.where(error))
+            watch.event("it failed", logging.ERROR, **watch.where(error))
             logging.getLogger("uvicorn.error").error("trouble", exc_info=error)
         warnings.showwarning("Found unknown categories ['secret']", UserWarning, "file.py", 3)
     finally:

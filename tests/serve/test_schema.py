@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crumb import CrumbClassifier
 from crumb.errors import InvalidInput
-from crumb.serve.refusal import Refusal
+from crumb.serve.limits import Refusal
 from crumb.serve.schema import Schema
 from crumb.table.encoder import texts
 

@@ -108,7 +108,7 @@ class Refusing:
 
 
 class CrumbOnlineStats:
-    accepted = answered = version = 1
+    accepted = answered = version = learned = 1
 
 
 def test_a_failure_is_counted_and_not_raised(tmp_path, caplog):

@@ -11,7 +11,8 @@ import warnings
 from collections.abc import Sequence
 
 from crumb import __version__
-from crumb.cli import bench, demo, models, plan, predict, serve
+from crumb.cli import serve
+from crumb.cli.options import add_demo, add_models, add_plan, add_predict
 from crumb.cli.report import complain, note
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -56,8 +57,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"crumb {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (demo, predict, plan, serve, models, bench):
-        command.add_to(commands)
+    for add in (add_demo, add_predict, add_plan, serve.add_to, add_models):
+        add(commands)
     return parser
 
 

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from crumb.cli.options import add_common
 from crumb.cli.report import print_json, print_table
-
-
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "models", help="list the models and where their weights are", allow_abbrev=False
-    )
-    add_common(parser, "--json")
-    parser.set_defaults(run=run)
+from crumb.pfn.registry import CARDS
+from crumb.pfn.weights import locate, model_dir
 
 
 def run(args: argparse.Namespace) -> None:
-    from crumb.pfn.registry import CARDS
-    from crumb.pfn.weights import locate, model_dir
-
     rows = []
     for card in CARDS:
         found = locate(card)

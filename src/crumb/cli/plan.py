@@ -5,64 +5,44 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from crumb.cli.files import condition, infer_file_task, is_large, is_parquet
-from crumb.cli.options import add_common, add_file_options, add_selection_options, names, parameters
+import numpy as np
+
+import crumb
+from crumb.cli.options import parameters
 from crumb.cli.report import print_json, print_table
-from crumb.cli.tables import PICTURES, as_classes, check_output, infer_task, load_tables, tell_task
+from crumb.cli.tables import (
+    PICTURES,
+    as_classes,
+    check_output,
+    condition,
+    infer_file_task,
+    infer_task,
+    is_large,
+    is_parquet,
+    load_tables,
+    tell_task,
+)
 from crumb.errors import InvalidInput
 
-if TYPE_CHECKING:
-    from crumb.plan import Plan
-
-COMPARED = "uniform,micp,mmd"
 COMPARISON_PICTURE = "crumb-compare.png"
 SHOWN_CLUSTERS = 40
 
 
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "plan", help="choose contexts without running a model, and look at them", allow_abbrev=False
-    )
-    add_common(parser, "--train", "--test")
-    parser.add_argument(
-        "--target",
-        metavar="NAME",
-        help="the column to predict: it is no feature, and contexts keep its rare classes",
-    )
-    add_common(parser, "--drop-missing-target")
-    parser.add_argument(
-        "--out", metavar="FILE", help="save the plan for Plan.load and crumb predict --plan"
-    )
-    parser.add_argument("--picture", metavar="FILE", help="draw the plan: .png, .pdf, .svg or .jpg")
-    parser.add_argument(
-        "--compare",
-        type=names,
-        nargs="?",
-        const=names(COMPARED),
-        metavar="A,B,…",
-        help=f"compare strategies ({COMPARED}) and draw what they give one cluster of queries",
-    )
-    add_selection_options(parser)
-    add_file_options(parser)
-    parser.set_defaults(run=lambda args: run(args, parser.error))
-
-
-def run(args: argparse.Namespace, usage_error: Callable[[str], Any]) -> None:
-    if args.compare is not None and (args.out or hasattr(args, "strategy")):
-        usage_error("--compare makes several plans: it goes with neither --out nor --strategy")
-    if args.compare is not None and args.picture is None:
+def run(args: argparse.Namespace) -> None:
+    several = args.compare is not None
+    if several and (args.out or hasattr(args, "strategy")):
+        args.usage_error("--compare makes several plans: it goes with neither --out nor --strategy")
+    if several and args.picture is None:
         args.picture = COMPARISON_PICTURE
     check_output(args.out, (), inputs=[args.train, args.test])
     check_output(args.picture, PICTURES, inputs=[args.train, args.test])
-    from crumb import select_contexts
-
     arguments = parameters(args) | (_files if is_large(args) else _tables)(args)
-    if args.compare is not None:
-        _compare(args, lambda strategy: select_contexts(**arguments, strategy=strategy))
+    if several:
+        _compare(args, lambda strategy: crumb.select_contexts(**arguments, strategy=strategy))
     else:
-        _show(args, select_contexts(**arguments))
+        _show(args, crumb.select_contexts(**arguments))
 
 
 def _tables(args: argparse.Namespace) -> dict[str, Any]:
@@ -87,25 +67,20 @@ def _files(args: argparse.Namespace) -> dict[str, Any]:
     features = list(open_source(args.train, args.target, where).view.features)
     rows = sample_rows(open_queries(args.test, features), args.chunk_rows or PLANNED_ROWS, 0)
     guarded = args.target and tell_task(args, *infer_file_task(args)) == "classification"
-    return {
-        "X_pool": args.train,
-        "X_queries": rows,
-        "y_pool": args.target if guarded else None,
-        "where": where,
-        "columns": features,
-    }
+    y = args.target if guarded else None
+    tables = {"X_pool": args.train, "X_queries": rows, "y_pool": y}
+    return {**tables, "where": where, "columns": features}
 
 
-def _show(args: argparse.Namespace, plan: Plan) -> None:
+def _show(args: argparse.Namespace, plan: crumb.Plan) -> None:
     rows = plan.summary().reset_index().to_dict("records")
     if args.out:
         plan.save(args.out)
     if args.picture:
         plan.plot(path=args.picture)
     if args.json:
-        print_json(
-            {"summary": rows, "settings": plan.settings, "out": args.out, "picture": args.picture}
-        )
+        written = {"out": args.out, "picture": args.picture}
+        print_json({"summary": rows, "settings": plan.settings, **written})
         return
     print_table(rows, limit=SHOWN_CLUSTERS)
     for what, path in (("plan", args.out), ("picture", args.picture)):
@@ -113,9 +88,7 @@ def _show(args: argparse.Namespace, plan: Plan) -> None:
             print(f"{what} in {path}")
 
 
-def _compare(args: argparse.Namespace, make: Callable[[str], Plan]) -> None:
-    import numpy as np
-
+def _compare(args: argparse.Namespace, make: Callable[[str], crumb.Plan]) -> None:
     from crumb.picture import draw_comparison, group_mmd2, query_groups
 
     plans, seconds = {}, {}
@@ -128,19 +101,18 @@ def _compare(args: argparse.Namespace, make: Callable[[str], Plan]) -> None:
     pool, queries = first.pool_points, first.query_points
     assert pool is not None  # a plan that was just made has its points
     assert queries is not None
-    rows, sizes = [], [group.sum() for group in groups]
-    for name, plan in plans.items():
-        mmd2 = np.average(group_mmd2(plan, pool, queries, groups), weights=sizes)
-        rows.append(
-            {
-                "strategy": name,
-                "contexts": plan.n_clusters,
-                "rows": int(plan.sizes.max()),
-                "mmd2": mmd2,
-                "median_distance": np.median(plan.query_distance),
-                "seconds": seconds[name],
-            }
-        )
+    sizes = [group.sum() for group in groups]
+    rows = [
+        {
+            "strategy": name,
+            "contexts": plan.n_clusters,
+            "rows": int(plan.sizes.max()),
+            "mmd2": np.average(group_mmd2(plan, pool, queries, groups), weights=sizes),
+            "median_distance": np.median(plan.query_distance),
+            "seconds": seconds[name],
+        }
+        for name, plan in plans.items()
+    ]
     draw_comparison(plans, pool, queries, groups[np.argmax(sizes)], args.picture)
     if args.json:
         print_json({"strategies": rows, "query_groups": len(groups), "picture": args.picture})

@@ -4,48 +4,25 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from crumb.cli.files import fit_files, is_large
-from crumb.cli.options import (
-    add_common,
-    add_file_options,
-    add_model_options,
-    add_selection_options,
-    parameters,
-)
+import numpy as np
+import pandas as pd
+
+import crumb
+from crumb.checks import positive
+from crumb.cli.options import parameters
 from crumb.cli.report import print_json
-from crumb.cli.tables import TABLES, as_classes, check_output, fit_table, load_tables, write_table
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from crumb.plan import Plan
-
-
-def add_to(commands: Any) -> None:
-    parser = commands.add_parser(
-        "predict", help="predict the target of one table from another", allow_abbrev=False
-    )
-    add_common(parser, "--train", "--test")
-    parser.add_argument("--target", required=True, metavar="NAME", help="the column to predict")
-    parser.add_argument(
-        "--out", required=True, metavar="FILE", help="the predictions: .csv, .csv.gz or .parquet"
-    )
-    parser.add_argument(
-        "--no-proba", action="store_true", help="classification: no columns probability_<class>"
-    )
-    add_common(parser, "--quantiles", "--task", "--drop-missing-target")
-    parser.add_argument(
-        "--plan", metavar="FILE", help="contexts that `crumb plan --out` chose for this table"
-    )
-    add_model_options(parser)
-    add_selection_options(parser)
-    add_file_options(parser)
-    parser.add_argument(
-        "--replan", action="store_true", help="choose contexts anew for every chunk of rows"
-    )
-    parser.set_defaults(run=run)
+from crumb.cli.tables import (
+    TABLES,
+    as_classes,
+    check_output,
+    fit_files,
+    fit_table,
+    is_large,
+    load_tables,
+    write_table,
+)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -78,7 +55,6 @@ def _predict_tables(args: argparse.Namespace) -> dict[str, Any]:
 
 def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
     """Queries in files, chunk by chunk."""
-    from crumb.checks import positive
     from crumb.scale.answers import CHUNK_ROWS, answer_files, open_queries
 
     started = time.perf_counter()
@@ -89,14 +65,8 @@ def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
     queries = open_queries(args.test, list(model.feature_names_in_))
     options = parameters(args)
     verbose, _ = options.pop("verbose"), options.pop("engine", None)
-    about = {
-        "task": model.task,
-        "pool": model.pool_.fingerprint,
-        "no_proba": args.no_proba,
-        "quantiles": args.quantiles,
-        "plan": args.plan,
-        "options": options,
-    }
+    wanted = {name: getattr(args, name) for name in ("no_proba", "quantiles", "plan")}
+    about = {"task": model.task, "pool": model.pool_.fingerprint, **wanted, "options": options}
     plan = answer_files(
         queries,
         args.out,
@@ -112,16 +82,14 @@ def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
     return _report(args, model, queries.rows, plan, started)
 
 
-def _saved_plan(args: argparse.Namespace) -> Plan | None:
-    from crumb import Plan
-
-    return None if args.plan is None else Plan.load(args.plan)
+def _saved_plan(args: argparse.Namespace) -> crumb.Plan | None:
+    return None if args.plan is None else crumb.Plan.load(args.plan)
 
 
-def _answers(args: argparse.Namespace, model: Any, rows: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+def _answers(
+    args: argparse.Namespace, model: Any, rows: pd.DataFrame, plan: crumb.Plan
+) -> pd.DataFrame:
     """A prediction a row, and beside it the probabilities or quantiles."""
-    import pandas as pd
-
     if model.task == "classification":
         values = model.predict_proba(rows, plan=plan)
         prediction = model.classes_[values.argmax(axis=1)]
@@ -140,7 +108,7 @@ def _wanted(args: argparse.Namespace, answers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _report(
-    args: argparse.Namespace, model: Any, rows: int, plan: Plan, started: float
+    args: argparse.Namespace, model: Any, rows: int, plan: crumb.Plan, started: float
 ) -> dict[str, Any]:
     return {
         "task": model.task,
@@ -155,8 +123,6 @@ def _report(
 
 def _score(model: Any, truth: pd.Series, answers: pd.DataFrame) -> dict[str, Any]:
     """How good the predictions are where the test table has the target."""
-    import numpy as np
-    import pandas as pd
     from sklearn.metrics import r2_score, roc_auc_score, root_mean_squared_error
 
     if model.task == "regression":

@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from crumb.online import CrumbOnline, Observer
     from crumb.serve.schema import Schema
 
-STREAM = (
-    *("b_min", "timeout", "max_pending", "refresh", "refresh_every", "recent"),
-    *("max_rows", "max_age"),
-)
+STREAM: dict[str, tuple[Callable[[str], Any], str, str]] = {  # type, what help calls it, help
+    "b_min": (int, "B", "queries of a cluster that get a pass at once"),
+    "timeout": (float, "S", "seconds after which fewer do"),
+    "max_pending": (int, "N", "queries that may wait; more are refused"),
+    "refresh": (str, "WHEN", "never, periodic or drift"),
+    "refresh_every": (int, "N", "queries between two refreshes, or two looks for drift"),
+    "recent": (int, "N", "latest queries, for which a new plan is made"),
+    "max_rows": (int, "N", "rows of the pool beyond which the oldest leave it"),
+    "max_age": (float, "S", "seconds after which rows leave the pool"),
+}
 
 
 def add_to(commands: Any) -> None:
@@ -69,21 +75,14 @@ def _add_http(group: Any) -> None:
 
 
 def _add_stream(group: Any) -> None:
-    def add(
-        name: str, kind: Callable[[str], Any], metavar: str, text: str, old: str | None = None
-    ) -> None:
-        """``old``: the name of the option in version 0.1."""
-        names, nothing = (name, old) if old else (name,), argparse.SUPPRESS
-        group.add_argument(*names, type=kind, metavar=metavar, default=nothing, help=text)
+    for name, (kind, metavar, said) in STREAM.items():
+        words = [_word(name), *(["--window"] if name == "recent" else [])]  # as in version 0.1
+        nothing = argparse.SUPPRESS
+        group.add_argument(*words, type=kind, metavar=metavar, default=nothing, help=said)
 
-    add("--b-min", int, "B", "queries of a cluster that get a pass at once")
-    add("--timeout", float, "S", "seconds after which fewer do")
-    add("--max-pending", int, "N", "queries that may wait; more are refused")
-    add("--refresh", str, "WHEN", "never, periodic or drift")
-    add("--refresh-every", int, "N", "queries between two refreshes, or two looks for drift")
-    add("--recent", int, "N", "latest queries, for which a new plan is made", "--window")
-    add("--max-rows", int, "N", "rows of the pool beyond which the oldest leave it")
-    add("--max-age", float, "S", "seconds after which rows leave the pool")
+
+def _word(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def run(args: argparse.Namespace, usage_error: Callable[[str], Any]) -> None:
@@ -106,27 +105,15 @@ def run(args: argparse.Namespace, usage_error: Callable[[str], Any]) -> None:
 
 def serve(args: argparse.Namespace) -> None:
     from crumb.serve.limits import Limits
-    from crumb.serve.logs import setup
-    from crumb.serve.run import ServeOptions, run_service
-    from crumb.serve.server import bind
+    from crumb.serve.process import bind, run_service
+    from crumb.serve.watch import set_up_logs
 
     limits = Limits(
         args.max_rows_per_request, args.max_bytes, args.deadline, _token(args.token_file)
     )
     bound = bind(args.host, args.port)
-    options = ServeOptions(
-        name=args.name,
-        limits=limits,
-        state=args.state,
-        snapshot_every=args.snapshot_every,
-        drift_every=args.drift_every,
-        grace=args.grace,
-        keep_plans=args.keep_plans,
-        learn=args.learn,
-        as_json=args.json,
-    )
-    setup(args.log_level)
-    run_service(lambda observers: _stream(args, observers), bound, options)
+    set_up_logs(args.log_level)
+    run_service(lambda observers: _stream(args, observers), bound, limits, args)
 
 
 def _token(path: Path | None) -> str | None:
@@ -143,28 +130,28 @@ def _stream(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[Cr
     from crumb.serve.snapshot import has_snapshot, restore
 
     if args.state is not None and (args.train is None or has_snapshot(args.state)):
-        unused = [
-            f"--{name.replace('_', '-')}"
-            for name in ("train", *STREAM)
-            if getattr(args, name, None) is not None
-        ]
-        if unused:
-            ignored = ", ".join(unused)
-            note(f"goes on from the snapshot in {args.state}; not used: {ignored}.")
+        given = [name for name in ("train", *STREAM) if getattr(args, name, None) is not None]
+        if given:
+            unused = ", ".join(map(_word, given))
+            note(f"goes on from the snapshot in {args.state}; not used: {unused}.")
         return restore(args.state, observers, args.allow_missing)
     return _fresh(args, observers)
 
 
 def _fresh(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[CrumbOnline, Schema]:
-    from crumb.cli.tables import load_tables
-    from crumb.online import CrumbOnline
+    from crumb import CrumbClassifier, CrumbOnline, CrumbRegressor
+    from crumb.cli.tables import as_classes, chosen_task, load_tables
     from crumb.serve.schema import Schema
 
     # Without typical queries the training table stands in: only its columns matter then.
     tables = load_tables(
         args.train, args.queries or args.train, args.target, args.drop_missing_target
     )
-    estimator = _fit(args, tables)
+    if chosen_task(args, tables.y_train) == "classification":
+        estimator: Any = CrumbClassifier(**parameters(args))
+        estimator.fit(tables.X_train, as_classes(tables.y_train))
+    else:
+        estimator = CrumbRegressor(**parameters(args)).fit(tables.X_train, tables.y_train)
     settings = {name: getattr(args, name) for name in STREAM if hasattr(args, name)}
     if args.quantiles:
         settings |= {"output": "quantiles", "quantiles": args.quantiles}
@@ -173,12 +160,3 @@ def _fresh(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[Cru
     queries = tables.X_test if args.queries else None
     stream = CrumbOnline(estimator, queries, observer=observers, **settings)
     return stream, Schema.of(tables.X_train, args.allow_missing)
-
-
-def _fit(args: argparse.Namespace, tables: Any) -> Any:
-    from crumb import CrumbClassifier, CrumbRegressor
-    from crumb.cli.tables import as_classes, chosen_task
-
-    if chosen_task(args, tables.y_train) == "classification":
-        return CrumbClassifier(**parameters(args)).fit(tables.X_train, as_classes(tables.y_train))
-    return CrumbRegressor(**parameters(args)).fit(tables.X_train, tables.y_train)

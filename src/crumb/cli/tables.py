@@ -1,28 +1,35 @@
-"""Tables that are read whole: reading, aligning, telling classes from numbers, writing."""
+"""The tables of a command: read whole or left in Parquet files; their task; the estimator."""
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import crumb
 from crumb.cli.options import parameters
 from crumb.cli.report import note, one_line
 from crumb.errors import InvalidInput
-
-if TYPE_CHECKING:
-    import pandas as pd
+from crumb.files import atomic_write
+from crumb.scale.source import open_source
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
 FEW_VALUES = 20  # whole numbers with at most this many values are taken as classes
+OPERATORS = ("<=", ">=", "!=", "==", "=", "<", ">")
 
 
-@dataclass(frozen=True)
-class Tables:
+class Tables(NamedTuple):
     """Training and test rows with the same columns, and their targets where there are any."""
 
     X_train: pd.DataFrame
@@ -72,15 +79,11 @@ def load_training(
 
 def _is_text(column: pd.Series) -> bool:
     """Text, and not bools that a missing value has turned into objects."""
-    return column.dtype in (object, "str") and all(
-        isinstance(value, str) for value in column.dropna()
-    )
+    return pd.api.types.infer_dtype(column) in ("string", "empty")
 
 
 def read_table(path: str, texts: Iterable[str] = ()) -> pd.DataFrame:
     """A table with at least one row; columns named in ``texts`` are read as text."""
-    import pandas as pd
-
     suffix = check_suffix(path, TABLES)
     try:
         if suffix == ".parquet":
@@ -100,8 +103,6 @@ def read_table(path: str, texts: Iterable[str] = ()) -> pd.DataFrame:
 
 def write_table(table: pd.DataFrame, path: str) -> None:
     """Write a table whole or not at all."""
-    from crumb.files import atomic_write
-
     suffix = check_suffix(path, TABLES)
     with atomic_write(path) as file:
         if suffix == ".parquet":
@@ -110,94 +111,6 @@ def write_table(table: pd.DataFrame, path: str) -> None:
             # Without the time of day in the header, equal tables are equal files.
             gzip: Any = {"method": "gzip", "mtime": 0} if suffix == ".csv.gz" else None
             table.to_csv(file, index=False, compression=gzip)
-
-
-def check_output(path: str | None, suffixes: Sequence[str], inputs: Sequence[str] = ()) -> None:
-    """Refuse a file that cannot be written, before the long work instead of after it."""
-    if path is None:
-        return
-    if suffixes:
-        check_suffix(path, suffixes)
-    if any(Path(path).resolve() == Path(other).resolve() for other in inputs):
-        raise InvalidInput(f"The output {path} is one of the inputs: give it another name.")
-    if Path(path).is_dir():
-        raise IsADirectoryError(f"{path} is a folder: give the name of a file in it.")
-    folder = Path(path).resolve().parent
-    while not folder.exists():  # missing folders are made when the file is written
-        folder = folder.parent
-    if not folder.is_dir():
-        raise NotADirectoryError(f"{path} cannot be written: {folder} is not a folder.")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(f"{path} cannot be written: no permission to write in {folder}.")
-
-
-def check_suffix(path: str, suffixes: Sequence[str]) -> str:
-    for suffix in sorted(suffixes, key=len, reverse=True):
-        if path.lower().endswith(suffix):
-            return suffix
-    raise InvalidInput(f"The name {path} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}.")
-
-
-def chosen_task(args: Any, y: pd.Series) -> str:
-    return settle_task(args, lambda: infer_task(y))
-
-
-def fit_table(args: Any, X: pd.DataFrame, y: pd.Series) -> Any:
-    """A fitted estimator for the task that ``--task`` names or the target shows."""
-    task = chosen_task(args, y)
-    return make_estimator(args, task).fit(X, as_classes(y) if task == "classification" else y)
-
-
-def make_estimator(args: Any, task: str) -> Any:
-    from crumb import CrumbClassifier, CrumbRegressor
-
-    return (CrumbClassifier if task == "classification" else CrumbRegressor)(**parameters(args))
-
-
-def settle_task(args: Any, infer: Callable[[], tuple[str, str]]) -> str:
-    """What ``--task`` says, or what the target looks like; it must suit the other options."""
-    task = args.task or tell_task(args, *infer())
-    if task == "classification" and args.quantiles:
-        raise InvalidInput("--quantiles are for regression, but this is classification.")
-    if task == "regression" and getattr(args, "no_proba", False):
-        raise InvalidInput("--no-proba is for classification, but this is regression.")
-    return task
-
-
-def tell_task(args: Any, task: str, reason: str) -> str:
-    note(f"the target {args.target!r} {reason}: {task} (--task overrides).")
-    return task
-
-
-def infer_task(y: pd.Series) -> tuple[str, str]:
-    """Classification or regression, and the reason in words."""
-    import pandas as pd
-
-    distinct = y.nunique()
-    if pd.api.types.is_bool_dtype(y.dtype):
-        return "classification", "is true or false"
-    if not pd.api.types.is_numeric_dtype(y.dtype):
-        return "classification", f"holds text or categories ({distinct:,} values)"
-    if distinct <= FEW_VALUES and are_whole(y):
-        return "classification", f"holds whole numbers with {distinct} values"
-    return "regression", f"holds numbers with {distinct:,} values"
-
-
-def are_whole(y: pd.Series) -> bool:
-    import pandas as pd
-
-    return bool(pd.api.types.is_numeric_dtype(y.dtype) and (y.dropna() % 1 == 0).all())
-
-
-def as_classes(y: pd.Series) -> Any:
-    """Class labels as an array; numbers that a gap had turned into 1.0, 2.0 are 1, 2 again."""
-    import pandas as pd
-
-    if pd.api.types.is_bool_dtype(y.dtype):
-        return y.to_numpy(dtype=bool)
-    if are_whole(y):
-        return y.to_numpy(dtype="int64")
-    return y.to_numpy(dtype=None if pd.api.types.is_numeric_dtype(y.dtype) else object)
 
 
 def _aligned(queries: pd.DataFrame, columns: list[str], train: str, test: str) -> pd.DataFrame:
@@ -229,3 +142,159 @@ def _suggestion(name: str, known: list[str]) -> str:
 def _listed(names: list[str], limit: int = 10) -> str:
     more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
     return ", ".join(repr(name) for name in names[:limit]) + more
+
+
+def check_output(path: str | None, suffixes: Sequence[str], inputs: Sequence[str] = ()) -> None:
+    """Refuse a file that cannot be written, before the long work instead of after it."""
+    if path is None:
+        return
+    if suffixes:
+        check_suffix(path, suffixes)
+    if any(Path(path).resolve() == Path(other).resolve() for other in inputs):
+        raise InvalidInput(f"The output {path} is one of the inputs: give it another name.")
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file in it.")
+    folder = Path(path).resolve().parent
+    while not folder.exists():  # missing folders are made when the file is written
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{path} cannot be written: {folder} is not a folder.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(f"{path} cannot be written: no permission to write in {folder}.")
+
+
+def check_suffix(path: str, suffixes: Sequence[str]) -> str:
+    for suffix in sorted(suffixes, key=len, reverse=True):
+        if path.lower().endswith(suffix):
+            return suffix
+    raise InvalidInput(f"The name {path} must end in {', '.join(suffixes[:-1])} or {suffixes[-1]}.")
+
+
+def fit_table(args: argparse.Namespace, X: pd.DataFrame, y: pd.Series) -> Any:
+    """A fitted estimator for the task that ``--task`` names or the target shows."""
+    task = chosen_task(args, y)
+    return _estimator(args, task).fit(X, as_classes(y) if task == "classification" else y)
+
+
+def chosen_task(args: argparse.Namespace, y: pd.Series) -> str:
+    return _settled(args, lambda: infer_task(y))
+
+
+def _settled(args: argparse.Namespace, infer: Callable[[], tuple[str, str]]) -> str:
+    """What ``--task`` says, or what the target looks like; it must suit the other options."""
+    task = args.task or tell_task(args, *infer())
+    if task == "classification" and args.quantiles:
+        raise InvalidInput("--quantiles are for regression, but this is classification.")
+    if task == "regression" and getattr(args, "no_proba", False):
+        raise InvalidInput("--no-proba is for classification, but this is regression.")
+    return task
+
+
+def tell_task(args: argparse.Namespace, task: str, reason: str) -> str:
+    note(f"the target {args.target!r} {reason}: {task} (--task overrides).")
+    return task
+
+
+def _estimator(args: argparse.Namespace, task: str) -> Any:
+    kind = "CrumbClassifier" if task == "classification" else "CrumbRegressor"
+    return getattr(crumb, kind)(**parameters(args))
+
+
+def infer_task(y: pd.Series) -> tuple[str, str]:
+    """Classification or regression, and the reason in words."""
+    distinct = y.nunique()
+    if pd.api.types.is_bool_dtype(y.dtype):
+        return "classification", "is true or false"
+    if not pd.api.types.is_numeric_dtype(y.dtype):
+        return "classification", f"holds text or categories ({distinct:,} values)"
+    if distinct <= FEW_VALUES and are_whole(y):
+        return "classification", f"holds whole numbers with {distinct} values"
+    return "regression", f"holds numbers with {distinct:,} values"
+
+
+def are_whole(y: pd.Series) -> bool:
+    return bool(pd.api.types.is_numeric_dtype(y.dtype) and (y.dropna() % 1 == 0).all())
+
+
+def as_classes(y: pd.Series) -> Any:
+    """Class labels as an array; numbers that a gap had turned into 1.0, 2.0 are 1, 2 again."""
+    if pd.api.types.is_bool_dtype(y.dtype):
+        return y.to_numpy(dtype=bool)
+    if are_whole(y):
+        return y.to_numpy(dtype="int64")
+    return y.to_numpy(dtype=None if pd.api.types.is_numeric_dtype(y.dtype) else object)
+
+
+def is_large(args: argparse.Namespace) -> bool:
+    """Whether a table is a folder, a glob or too large to read whole, or an option asks for it."""
+    asked = args.where or args.chunk_rows is not None or hasattr(args, "engine")
+    asked = asked or getattr(args, "replan", False)
+    return bool(asked) or _many_or_big(args.train) or _many_or_big(args.test)
+
+
+def _many_or_big(path: str) -> bool:
+    if Path(path).is_dir() or (has_magic(path) and not Path(path).exists()):
+        return True
+    if not path.lower().endswith(".parquet") or not Path(path).is_file():
+        return False
+    from crumb.scale.pool import HELD_CELLS
+
+    try:
+        footer = pq.read_metadata(path)
+    except Exception:  # reading the table says what is wrong with it
+        return False
+    return footer.num_rows * footer.num_columns > HELD_CELLS
+
+
+def is_parquet(path: str) -> bool:
+    return not path.lower().endswith((".csv", ".csv.gz"))
+
+
+def fit_files(args: argparse.Namespace) -> Any:
+    """A model whose training table is in Parquet, or in a CSV file that is read whole."""
+    if is_parquet(args.train):
+        task = _settled(args, lambda: infer_file_task(args))
+        return _estimator(args, task).fit(args.train, args.target, where=condition(args))
+    if args.where:
+        raise InvalidInput("--where is for training tables in Parquet.")
+    return fit_table(args, *load_training(args.train, args.target, args.drop_missing_target))
+
+
+def infer_file_task(args: argparse.Namespace) -> tuple[str, str]:
+    """Classification or regression, and the reason; the target is read until that is clear."""
+    source = open_source(args.train, args.target, condition(args))
+    kind = source.view.schema.field(args.target).type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        values: set[Any] = set()
+        for shard in source.shards:
+            for block in shard.blocks([args.target]):
+                values.update(block[args.target].unique().drop_null().to_pylist())
+                if len(values) > FEW_VALUES or any(value % 1 for value in values):
+                    return "regression", "holds numbers"
+    return "classification", "holds classes"
+
+
+def condition(args: argparse.Namespace) -> Any:
+    """The filter that ``--where`` and ``--drop-missing-target`` ask for, if any."""
+    found = None
+    if args.where:
+        schema = open_source(args.train).view.schema
+        found = pq.filters_to_expression([_comparison(text, schema) for text in args.where])
+    if args.drop_missing_target and args.target:
+        known = ~pc.field(args.target).is_null(nan_is_null=True)
+        found = known if found is None else found & known
+    return found
+
+
+def _comparison(text: str, schema: Any) -> tuple[str, str, Any]:
+    """``column operator value``, with the value read as the type of the column."""
+    found = re.fullmatch(rf"\s*(.+?)\s*({'|'.join(OPERATORS)})\s*(.*?)\s*", text)
+    if found is None or found[1] not in schema.names:
+        raise InvalidInput(
+            f"--where must be a column, one of {' '.join(OPERATORS)} and a value, got {text!r}."
+        )
+    name, operator, value = found.groups()
+    try:
+        return name, operator, pa.scalar(value.strip("'\"")).cast(schema.field(name).type)
+    except pa.ArrowException as error:
+        raise InvalidInput(f"--where {text!r}: {error}") from error

@@ -1,8 +1,7 @@
 """Predictions for a stream of queries: the paper's Algorithm 2, CRUMB-Online."""
 
 from crumb.online.drift import Drift
-from crumb.online.observer import Observer
-from crumb.online.stats import Stats
+from crumb.online.observer import Observer, Stats
 from crumb.online.stream import CrumbOnline
 from crumb.online.version import Answer
 

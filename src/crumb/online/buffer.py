@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from itertools import chain
 from typing import Generic, TypeVar
 
 from crumb.errors import StreamFull
@@ -23,7 +24,6 @@ class Buffers(Generic[Item]):
         self.b_min, self.timeout, self.max_pending = b_min, timeout, max_pending
         self.pending = 0  # items in a buffer, and items that were taken and are not done
         self._buffers: dict[Key, dict[Item, float]] = {}  # each item with the time it is due
-        self._due: dict[Key, float] = {}  # the earliest of these times
         self._deadlines: dict[Item, tuple[float, Key]] = {}  # from then on: no pass
         self._hurried: set[Key] = set()
 
@@ -35,33 +35,38 @@ class Buffers(Generic[Item]):
         Items are due after ``timeout``, and after half of their deadline (in seconds) at the
         latest.
         """
-        if self.pending + len(items) > self.max_pending:
-            raise StreamFull(
-                f"{self.pending} queries wait for an answer and {len(items)} more would exceed "
-                f"max_pending={self.max_pending}; try again when some are answered."
-            )
+        self.check_room(len(items))
         due = now + (self.timeout if deadline is None else min(self.timeout, deadline / 2))
         for key, item in items:
             self._buffers.setdefault(key, {})[item] = due
-            self._due[key] = min(due, self._due.get(key, due))
             if deadline is not None:
                 self._deadlines[item] = now + deadline, key
         self.pending += len(items)
         return now if any(len(self._buffers[key]) >= self.b_min for key, _ in items) else due
 
+    def check_room(self, count: int) -> None:
+        if self.pending + count > self.max_pending:
+            raise StreamFull(
+                f"{self.pending} queries wait for an answer and {count} more would exceed "
+                f"max_pending={self.max_pending}; try again when some are answered."
+            )
+
     def due(self, now: float) -> Key | None:
         """The buffer to be answered now: of those that are due, the one with the oldest query."""
         due = [
-            (self._due[key], key)
+            (first, key)
             for key, buffer in self._buffers.items()
-            if key in self._hurried or len(buffer) >= self.b_min or self._due[key] <= now
+            if (first := min(buffer.values())) <= now
+            or len(buffer) >= self.b_min
+            or key in self._hurried
         ]
         return min(due)[1] if due else None
 
     def next_due(self) -> float:
         """When there is something to do even if nothing more comes; infinity where none waits."""
-        passes = min(self._due.values(), default=math.inf)
-        return min(passes, min((when for when, _ in self._deadlines.values()), default=math.inf))
+        passes = (min(buffer.values()) for buffer in self._buffers.values())
+        deadlines = (when for when, _ in self._deadlines.values())
+        return min(chain(passes, deadlines), default=math.inf)
 
     def expired(self, now: float) -> list[Item]:
         """Remove the items whose deadline has come; they stay pending until they are ``done``."""
@@ -73,7 +78,6 @@ class Buffers(Generic[Item]):
     def take(self, key: Key) -> list[Item]:
         """Empty a buffer; its items stay pending until they are ``done``."""
         self._hurried.discard(key)
-        del self._due[key]
         items = list(self._buffers.pop(key))
         for item in items if self._deadlines else ():
             self._deadlines.pop(item, None)
@@ -91,13 +95,10 @@ class Buffers(Generic[Item]):
         return True
 
     def _remove(self, key: Key, item: Item) -> None:
-        buffer = self._buffers[key]
-        due = buffer.pop(item)
+        del self._buffers[key][item]
         self._deadlines.pop(item, None)
-        if not buffer:
+        if not self._buffers[key]:
             self.take(key)
-        elif due <= self._due[key]:
-            self._due[key] = min(buffer.values())
 
     def hurry(self) -> None:
         """Everything that waits is due now; what comes later is not."""

@@ -1,18 +1,44 @@
-"""What a stream reports to the outside: subclass ``Observer`` and override what you need."""
+"""What a stream reports to the outside: events to an ``Observer``, and ``Stats`` when asked."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from crumb.online.drift import Drift
 
 log = logging.getLogger("crumb.online")
+COUNTERS = (
+    *("accepted", "answered", "failed", "cancelled", "refused"),
+    *("passes", "refreshes", "refresh_failures"),
+)
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Where a stream stands. Counts are since it was first made, restarts included."""
+
+    accepted: int = 0
+    answered: int = 0
+    failed: int = 0  # answered with an exception
+    cancelled: int = 0  # by the client
+    refused: int = 0
+    passes: int = 0
+    refreshes: int = 0
+    refresh_failures: int = 0
+    pending: int = 0
+    learned: int = 0  # labelled rows that wait for the next refresh
+    version: int = 1
+    pool_version: int = 1
+    plan_age: float = 0.0  # seconds
+    drift: Drift | None = None  # the last look
+    fill: dict[int, int] = field(default_factory=dict)  # queries that wait, by cluster
 
 
 class Observer:
-    """Is told what happens in a stream; by default it does nothing.
+    """Is told what happens in a stream: subclass it and override what you need.
 
     The stream's own threads call it, sometimes several at once, so be quick. The stream holds no
     lock meanwhile: an observer may call the stream. What it raises is logged and changes nothing.

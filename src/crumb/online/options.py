@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from crumb.checks import positive
 from crumb.errors import InvalidInput
-from crumb.online.refresh import RefreshPolicy
+
+REFRESHES = ("never", "periodic", "drift")
+MOST_DOUBLINGS = 6  # of the queries before the next try
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,15 @@ class StreamOptions:
             raise InvalidInput(f"max_age must be a positive number, got {self.max_age!r}.")
         if not 0 < self.significance < 1:
             raise InvalidInput(f"significance must lie between 0 and 1, got {self.significance!r}.")
-        _ = self.policy
-
-    @property
-    def policy(self) -> RefreshPolicy:
-        """When to refresh; by default as often as all the recent queries have changed."""
+        if self.refresh not in REFRESHES:
+            known = ", ".join(map(repr, REFRESHES))
+            raise InvalidInput(f"refresh must be one of {known}, got {self.refresh!r}.")
         if self.refresh_every is not None:
-            return RefreshPolicy(self.refresh, positive("refresh_every", self.refresh_every))
-        every = self.recent if self.refresh != "drift" else max(1, self.recent // 4)
-        return RefreshPolicy(self.refresh, every)
+            positive("refresh_every", self.refresh_every)
+
+    def refresh_due(self, queries: int, failures: int = 0) -> bool:
+        """After each failure in a row the next try takes twice as many queries."""
+        every = self.refresh_every
+        if every is None:  # as often as all the recent queries have changed
+            every = self.recent if self.refresh != "drift" else max(1, self.recent // 4)
+        return self.refresh != "never" and queries >= every << min(failures, MOST_DOUBLINGS)

@@ -1,34 +1,14 @@
-"""When a stream gets a new plan, and the thread that makes it beside the old one."""
+"""The thread that makes a stream's new plans, beside the old ones."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from crumb.errors import InvalidInput
+from crumb.online.options import StreamOptions
 
-KINDS = ("never", "periodic", "drift")
-MOST_DOUBLINGS = 6  # of the queries before the next try
 log = logging.getLogger("crumb.online")
-
-
-@dataclass(frozen=True)
-class RefreshPolicy:
-    """After ``every`` queries: a new plan (``"periodic"``), or a look (``"drift"``)."""
-
-    kind: str
-    every: int
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            known = ", ".join(map(repr, KINDS))
-            raise InvalidInput(f"refresh must be one of {known}, got {self.kind!r}.")
-
-    def due(self, queries: int, failures: int = 0) -> bool:
-        """After each failure in a row the next try takes twice as many queries."""
-        return self.kind != "never" and queries >= self.every << min(failures, MOST_DOUBLINGS)
 
 
 class Refresher:
@@ -41,16 +21,16 @@ class Refresher:
 
     def __init__(
         self,
-        policy: RefreshPolicy,
+        options: StreamOptions,
         needed: Callable[[], bool],
         refresh: Callable[[], object],
         failed: Callable[[BaseException], object],
     ):
-        self._policy, self._needed, self._refresh, self._failed = policy, needed, refresh, failed
+        self._options, self._needed, self._refresh, self._failed = options, needed, refresh, failed
         self._seen, self._failures, self._busy, self._closed = 0, 0, False, False
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
-        if policy.kind != "never":
+        if options.refresh != "never":
             self._thread = threading.Thread(target=self._run, name="crumb-refresh", daemon=True)
             self._thread.start()
 
@@ -77,7 +57,7 @@ class Refresher:
             self._thread.join()
 
     def _is_due(self) -> bool:
-        return self._policy.due(self._seen, self._failures)
+        return self._options.refresh_due(self._seen, self._failures)
 
     def _run(self) -> None:
         while True:

@@ -17,9 +17,8 @@ import pandas as pd
 from crumb.errors import PlanMismatch
 from crumb.files import read_archive, write_archive
 from crumb.online.drift import Baseline
-from crumb.online.learning import LabelledRows, first_pool, join
+from crumb.online.memory import LabelledRows, first_pool, join, latest
 from crumb.online.options import StreamOptions
-from crumb.online.recent import latest
 from crumb.online.version import PlanVersion
 from crumb.persistence import load as load_estimator
 from crumb.persistence import pack_frame, unpack_frame
@@ -29,6 +28,7 @@ from crumb.table.pieces import Piece
 
 FORMAT = "crumb-online"
 VERSION = 1
+BASELINE = ("points", "centroids", "distances")
 RECENT = "window"  # what files call the recent queries, since version 0.1
 
 
@@ -47,27 +47,26 @@ class StreamState:
 
 def write_state(state: StreamState, path: str | Path) -> None:
     version, options = state.version, asdict(state.options)
-    arrays = {
-        "came": state.pool.came,
-        "baseline_points": version.baseline.points,
-        "baseline_centroids": version.baseline.centroids,
-        "baseline_distances": version.baseline.distances,
-    }
+    arrays = {f"baseline_{name}": getattr(version.baseline, name) for name in BASELINE}
+    arrays["came"] = state.pool.came
+    tables = {RECENT: latest(state.recent, state.options.recent)}
+    if state.new:
+        new = join(state.new)
+        tables["new"], arrays["new_came"] = new.rows, new.came
+        # Text in object arrays would need pickle.
+        arrays["new_y"] = new.y.astype(str) if new.y.dtype == object else new.y
     files = {
         "estimator.crumb": _written(version.estimator.save),
         "plan.crumb": _written(version.plan.save),
     }
-    _pack(RECENT, latest(state.recent, state.options.recent), arrays, files)
-    if state.new:
-        new = join(state.new)
-        _pack("new", new.rows, arrays, files)
-        arrays["new_y"] = _storable(new.y)
-        arrays["new_came"] = new.came
+    for name, rows in tables.items():
+        if isinstance(rows, pd.DataFrame):
+            files[f"{name}.parquet"] = pack_frame(rows)
+        else:
+            arrays[name] = rows
     about = {
         "settings": {RECENT: options.pop("recent"), **options},
-        "number": version.number,
-        "pool_number": version.pool_number,
-        "made": version.made,
+        **{name: getattr(version, name) for name in ("number", "pool_number", "made")},
         "fresh": state.fresh,
         "counters": state.counters,
     }
@@ -81,14 +80,24 @@ def read_state(path: str | Path, changes: dict[str, Any]) -> StreamState:
         chosen = dict(about["settings"])
         options = StreamOptions(recent=chosen.pop(RECENT), **chosen)
         estimator = _read(files["estimator.crumb"], lambda file: load_estimator(file, **changes))
+        plan = _read(files["plan.crumb"], Plan.load)
+        plan.check_pool(estimator.pool_.fingerprint)
+        pool, came = first_pool(estimator, 0.0), arrays["came"]
+        if len(came) != len(pool.y):
+            raise PlanMismatch(
+                "The pool and the dates of its rows do not fit together: the file is damaged."
+            )
+        parts = {name: arrays[f"baseline_{name}"] for name in BASELINE}
+        baseline = Baseline(**parts, bandwidth=estimator.options_.bandwidth)
+        numbers, made = (about["number"], about["pool_number"]), about["made"]
         new = []
         if "new_y" in arrays:
             rows = _unpack("new", estimator, arrays, files)
             new = [LabelledRows(rows, arrays["new_y"], arrays["new_came"])]
         return StreamState(
             options,
-            _version(about, arrays, estimator, _read(files["plan.crumb"], Plan.load)),
-            _pool(estimator, arrays["came"]),
+            PlanVersion(*numbers, estimator, plan, baseline, made),
+            LabelledRows(pool.rows, pool.y, came),
             [_unpack(RECENT, estimator, arrays, files)],
             new,
             about["fresh"],
@@ -98,33 +107,6 @@ def read_state(path: str | Path, changes: dict[str, Any]) -> StreamState:
         raise PlanMismatch(f"{path} is incomplete: it has no {error}.") from error
 
 
-def _version(
-    about: dict[str, Any], arrays: dict[str, np.ndarray], estimator: Any, plan: Plan
-) -> PlanVersion:
-    plan.check_pool(estimator.pool_.fingerprint)
-    names = ("points", "centroids", "distances")
-    parts = {name: arrays[f"baseline_{name}"] for name in names}
-    baseline = Baseline(**parts, bandwidth=estimator.options_.bandwidth)
-    numbers = about["number"], about["pool_number"]
-    return PlanVersion(*numbers, estimator, plan, baseline, about["made"])
-
-
-def _pool(estimator: Any, came: np.ndarray) -> LabelledRows:
-    pool = first_pool(estimator, 0.0)
-    if len(came) != len(pool.y):
-        raise PlanMismatch(
-            "The pool and the dates of its rows do not fit together: the file is damaged."
-        )
-    return LabelledRows(pool.rows, pool.y, came)
-
-
-def _pack(name: str, rows: Rows, arrays: dict[str, np.ndarray], files: dict[str, bytes]) -> None:
-    if isinstance(rows, pd.DataFrame):
-        files[f"{name}.parquet"] = pack_frame(rows)
-    else:
-        arrays[name] = rows
-
-
 def _unpack(
     name: str, estimator: Any, arrays: dict[str, np.ndarray], files: dict[str, bytes]
 ) -> Rows:
@@ -132,11 +114,6 @@ def _unpack(
         return arrays[name]
     encoder = estimator.pool_.encoder
     return unpack_frame(files[f"{name}.parquet"], encoder.columns_, encoder.kinds_)
-
-
-def _storable(labels: np.ndarray) -> np.ndarray:
-    """Text in object arrays would need pickle."""
-    return labels.astype(str) if labels.dtype == object else labels
 
 
 def _written(write: Callable[[Path], None]) -> bytes:

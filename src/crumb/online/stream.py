@@ -13,20 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from crumb.errors import InvalidInput
-from crumb.online.clock import Clock
 from crumb.online.drift import Drift
-from crumb.online.learning import PoolMemory, check_labels, first_pool, refitted
-from crumb.online.observer import Observer, tell
+from crumb.online.memory import PoolMemory, Recent, check_labels, first_pool, latest, refitted
+from crumb.online.observer import COUNTERS, Observer, Stats, tell
 from crumb.online.options import StreamOptions
-from crumb.online.recent import Recent, latest
 from crumb.online.refresh import Refresher
 from crumb.online.state import StreamState, read_state, write_state
-from crumb.online.stats import COUNTERS, Stats
 from crumb.online.version import (
     Answer,
     PlanVersion,
@@ -35,11 +32,13 @@ from crumb.online.version import (
     pool_sample,
     resolve_output,
 )
-from crumb.online.worker import Pending, Worker
+from crumb.online.worker import Clock, Pending, Worker
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.table.encoder import Rows
 from crumb.table.pieces import Piece, Record
+
+Observers: TypeAlias = "Observer | Sequence[Observer] | None"
 
 
 class CrumbOnline:
@@ -117,7 +116,7 @@ class CrumbOnline:
         plan_ahead: bool = True,
         max_rows: int | None = None,
         max_age: float | None = None,
-        observer: Observer | Sequence[Observer] | None = None,
+        observer: Observers = None,
         clock: Clock | None = None,
         window: int | None = None,
     ):
@@ -143,11 +142,11 @@ class CrumbOnline:
     def _remember(self, state: StreamState) -> None:
         self._version = state.version
         self._retired: dict[int, PlanVersion] = {}  # replaced, and queries may still wait for them
-        self._memory = PoolMemory(state.pool, self.options.max_rows, self.options.max_age)
-        self._memory.restore(state.new)
+        limits = self.options.max_rows, self.options.max_age
+        self._memory = PoolMemory(state.pool, *limits, list(state.new))
         self._recent = Recent(self.options.recent)
         for rows in state.recent:
-            self._recent.add(rows, fresh=False)
+            self._recent.add(rows)
         self._recent.fresh = state.fresh
         self._drift: Drift | None = None
         self._building = threading.Lock()  # one new plan at a time
@@ -160,9 +159,7 @@ class CrumbOnline:
         )
         self._changed = self._worker.changed  # guards what the threads share
         self._version.prepare()
-        self._refresher = Refresher(
-            self.options.policy, self._drifted, self._renew, self._refresh_failed
-        )
+        self._refresher = Refresher(self.options, self._drifted, self._renew, self._refresh_failed)
         self._worker.start()
 
     # Queries in, answers out
@@ -172,18 +169,18 @@ class CrumbOnline:
 
         A query whose pass has not begun ``deadline`` seconds from now gets ``DeadlineExceeded``.
         """
-        return self._submit(lambda version: version.encode_row(row), deadline)[0]
+        return self._submit(lambda estimator: estimator.encode_row(row), deadline)[0]
 
     def submit_many(self, X: Any, deadline: float | None = None) -> list[Future[Answer]]:
         """Ask for each row of a table: all of them are accepted, or none is."""
-        return self._submit(lambda version: version.encode(X), deadline)
+        return self._submit(lambda estimator: estimator.encode(X), deadline)
 
     async def ask(self, row: Any, deadline: float | None = None) -> Answer:
         """``submit`` for asyncio. A task that is cancelled frees its place."""
         return await asyncio.wrap_future(self.submit(row, deadline))
 
     def _submit(
-        self, encode: Callable[[PlanVersion], tuple[Piece, np.ndarray]], deadline: float | None
+        self, encode: Callable[[Any], tuple[Piece, np.ndarray]], deadline: float | None
     ) -> list[Future[Answer]]:
         if deadline is not None and not deadline > 0:
             raise InvalidInput(f"deadline must be a positive number of seconds, got {deadline!r}.")
@@ -191,7 +188,7 @@ class CrumbOnline:
         while not accepted:
             version = self._version
             self._worker.check_open()
-            rows, points = encode(version)
+            rows, points = encode(version.estimator)
             if not isinstance(rows, Record):
                 rows = rows.copy()  # the caller may write to the row before it is answered
             clusters, now = version.plan.route(points).tolist(), self._clock.now()
@@ -207,6 +204,11 @@ class CrumbOnline:
         self._worker.watch(items)
         self._refresher.saw(len(items))
         return [item.future for item in items]
+
+    def check_room(self, rows: int) -> None:
+        """Raise ``StreamFull`` where as many rows would be refused now."""
+        with self._changed:
+            self._worker.buffers.check_room(rows)
 
     def flush(self, wait_for_answers: bool = True) -> None:
         """Answer now what waits now, however few there are."""
@@ -275,7 +277,7 @@ class CrumbOnline:
                 self._worker.counts["refreshes"] += 1
                 self._worker.hurry()
         self._free_retired()
-        self._tell("refreshed", new.number, self._clock.now() - started)
+        tell(self._observers, "refreshed", new.number, self._clock.now() - started)
         return new.number
 
     def _free_retired(self) -> None:
@@ -287,12 +289,12 @@ class CrumbOnline:
             gone = [self._retired.pop(number) for number in self._retired.keys() - awaited]
             used = self._version.keys.union(*(old.keys for old in self._retired.values()))
         for version in gone:
-            version.forget(version.keys - used)
+            version.estimator.backend_.forget(version.keys - used)
 
     def _refresh_failed(self, error: BaseException) -> None:
         with self._changed:
             self._worker.counts["refresh_failures"] += 1
-        self._tell("refresh_failed", error)
+        tell(self._observers, "refresh_failed", error)
 
     def drift(self) -> Drift:
         """Compare the queries since the plan was made with those behind it.
@@ -300,11 +302,11 @@ class CrumbOnline:
         Where none came since, all the recent queries.
         """
         version = self._version
-        points = version.encode(self.recent(self._recent.fresh or None))[1]
+        points = version.estimator.encode(self.recent(self._recent.fresh or None))[1]
         found = version.baseline.compare(points, self.options.significance, version.number)
         with self._changed:
             self._drift = found
-        self._tell("looked", found)
+        tell(self._observers, "looked", found)
         return found
 
     def _drifted(self) -> bool:
@@ -316,9 +318,10 @@ class CrumbOnline:
     def learn(self, X: Any, y: Any) -> None:
         """Labelled rows for the pool; the next refresh uses them."""
         version = self._version
-        rows = version.encode(X)[0].copy()  # the caller may write to X again
+        rows = version.estimator.encode(X)[0].copy()  # the caller may write to X again
         labels = check_labels(y, len(rows), regression=version.classes is None)
-        self._memory.add(rows, labels, self._clock.date())
+        with self._changed:
+            self._memory.add(rows, labels, self._clock.date())
 
     # The stream as a whole
 
@@ -328,6 +331,7 @@ class CrumbOnline:
             return Stats(
                 **{name: counts[name] for name in COUNTERS},
                 pending=self._worker.buffers.pending,
+                learned=sum(len(rows.y) for rows in self._memory.new),
                 version=version.number,
                 pool_version=version.pool_number,
                 plan_age=self._clock.date() - version.made,
@@ -343,7 +347,7 @@ class CrumbOnline:
                 version=self._version,
                 pool=self._memory.pool,
                 recent=self._recent.pieces(),
-                new=self._memory.new(),
+                new=list(self._memory.new),
                 fresh=self._recent.fresh,
                 counters={name: self._worker.counts[name] for name in COUNTERS},
             )
@@ -357,7 +361,7 @@ class CrumbOnline:
         cls,
         path: str | Path,
         *,
-        observer: Observer | Sequence[Observer] | None = None,
+        observer: Observers = None,
         clock: Clock | None = None,
         **changes: Any,
     ) -> CrumbOnline:
@@ -370,9 +374,6 @@ class CrumbOnline:
         self._refresher.close()
         self._free_retired()  # the last to wait for a version may have been refused
         self._worker.join()
-
-    def _tell(self, what: str, *about: object) -> None:
-        tell(self._observers, what, *about)
 
     @property
     def closed(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,13 +16,15 @@ from crumb.errors import InvalidInput
 from crumb.estimator import CrumbClassifier, CrumbRegressor, quantile_levels
 from crumb.infer import context_key, infer, keep_contexts
 from crumb.online.drift import Baseline
-from crumb.online.expected import expected_queries
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.rng import generator
+from crumb.selection.finder import nearest_rows
 from crumb.table.encoder import Rows
-from crumb.table.pieces import Piece, take
+from crumb.table.pieces import take
 
+NEIGHBOURS = 4  # of each query
+MOST_DISTANCES = 500_000_000  # between queries and the pool: some seconds
 log = logging.getLogger("crumb.online")
 
 
@@ -45,13 +46,6 @@ class PlanVersion:
     plan: Plan
     baseline: Baseline
     made: float  # seconds since 1970
-
-    def encode(self, X: Any) -> tuple[Rows, np.ndarray]:
-        return self.estimator.encode(X)
-
-    def encode_row(self, row: Any) -> tuple[Piece, np.ndarray]:
-        """``encode`` for one row, given as ``submit`` takes it."""
-        return self.estimator.encode_row(row)
 
     @property
     def classes(self) -> np.ndarray | None:
@@ -78,13 +72,9 @@ class PlanVersion:
                 raise
             log.warning("memory ran out while contexts were prepared: the rest follow when asked")
 
-    def forget(self, keys: Iterable[bytes] | None = None) -> None:
-        """Free what is kept of some contexts, or of all."""
-        self.estimator.backend_.forget(keys)
-
     def free_memory(self) -> None:
         """A pass ran out of memory: nothing is kept, of any version."""
-        self.forget()
+        self.estimator.backend_.forget()
         collect_garbage(self.estimator.options_.device)
 
     def answer(self, cluster: int, rows: Rows, output: Output, keep: bool = True) -> list[Answer]:
@@ -150,6 +140,22 @@ def make_version(
     plan.check_pool(pool.fingerprint)
     baseline = Baseline.of(points, plan.n_clusters, options.bandwidth, options.seed)
     return PlanVersion(number, pool_number, estimator, plan, baseline, made)
+
+
+def expected_queries(points: np.ndarray, pool: np.ndarray, seed: int) -> np.ndarray:
+    """The queries, their neighbours in the pool, and as many random rows of the pool.
+
+    A frozen plan answers other queries than those it was made for, and a drifting stream soon asks
+    where none of them was. So that some context is near whatever comes, the plan is made for these
+    too. How much that helps: docs/online.md.
+    """
+    rng = generator(seed, "expected queries")
+    some = points
+    if len(points) * len(pool) > MOST_DISTANCES:
+        some = points[rng.permutation(len(points))[: max(1, MOST_DISTANCES // len(pool))]]
+    near = np.unique(nearest_rows(pool, some, NEIGHBOURS))
+    drawn = rng.permutation(len(pool))[: len(points)]
+    return np.concatenate([points, pool[near], pool[drawn]])
 
 
 def pool_sample(estimator: Any, size: int) -> tuple[Rows, np.ndarray]:

@@ -12,23 +12,41 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
 from crumb.devices import out_of_memory
 from crumb.errors import DeadlineExceeded, StreamClosed
 from crumb.online.buffer import Buffers, Key
-from crumb.online.clock import Clock
 from crumb.online.observer import Observer, tell
 from crumb.online.options import StreamOptions
 from crumb.online.version import Answer, PlanVersion
 from crumb.pfn import Output
 from crumb.table.pieces import Piece, gather
 
+Result: TypeAlias = "Answer | BaseException"
 log = logging.getLogger("crumb.online")
+
+
+class Clock:
+    """The only place where a stream meets real time: tests bring a clock of their own."""
+
+    def now(self) -> float:
+        """Seconds that never go back, for deadlines."""
+        return time.monotonic()
+
+    def date(self) -> float:
+        """Seconds since 1970, for ages that must survive a restart."""
+        return time.time()
+
+    def wait(self, condition: threading.Condition, seconds: float | None) -> None:
+        """Sleep until the condition is notified, or for this many seconds."""
+        condition.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
 
 
 @dataclass(eq=False)
@@ -41,10 +59,6 @@ class Pending:
     index: int
     came: float  # by the stream's clock
     future: Future[Answer] = field(default_factory=Future)
-
-    def let_go(self) -> None:
-        """The client may keep the future, and with it this; tables and pools must not stay."""
-        del self.version, self.rows
 
 
 class Worker:
@@ -139,7 +153,7 @@ class Worker:
                 said = "The deadline of this query came before its pass: too many wait."
                 self._fail(late, DeadlineExceeded(said))
             if batch:
-                self._answer(batch)
+                self._settle(batch, self._results)
             with self.changed:
                 self._in_pass = []  # only now: a flush waits until their futures are done
             self._idle()
@@ -162,39 +176,32 @@ class Worker:
             self._in_pass = late + batch
             return late, batch
 
-    def _answer(self, batch: list[Pending]) -> None:
-        asked = [item for item in batch if item.future.set_running_or_notify_cancel()]
-        results = self._results(asked) if asked else []
-        done = list(zip(asked, results, strict=True))
-        now = self._clock.now()
+    def _settle(
+        self, items: list[Pending], results_of: Callable[[list[Pending]], list[Result]]
+    ) -> None:
+        """These have left the buffers: each gets its result, unless it was cancelled."""
+        asked = [item for item in items if item.future.set_running_or_notify_cancel()]
+        results = results_of(asked) if asked else []
+        done, now = list(zip(asked, results, strict=True)), self._clock.now()
         waits = [now - item.came for item, result in done if isinstance(result, Answer)]
-        self._count(batch, asked, len(waits))
+        with self.changed:
+            self.buffers.done(len(items))
+            self.counts["answered"] += len(waits)
+            self.counts["failed"] += len(asked) - len(waits)
+            self.counts["cancelled"] += len(items) - len(asked)
         errors = {id(result): result for result in results if isinstance(result, BaseException)}
         for error in errors.values():
-            self._tell("failed", sum(result is error for result in results), error)
+            tell(self._observers, "failed", sum(result is error for result in results), error)
         if waits:
-            self._tell("answered", waits)
+            tell(self._observers, "answered", waits)
         for item, result in done:
             _resolve(item.future, result)
 
     def _fail(self, items: list[Pending], error: Exception) -> None:
         """No pass for these any more."""
-        asked = [item for item in items if item.future.set_running_or_notify_cancel()]
-        self._count(items, asked, 0)
-        if asked:
-            self._tell("failed", len(asked), error)
-        for item in asked:
-            _resolve(item.future, error)
+        self._settle(items, lambda asked: [error] * len(asked))
 
-    def _count(self, items: list[Pending], asked: list[Pending], answered: int) -> None:
-        """``items`` have left; ``asked`` are those that were not cancelled."""
-        with self.changed:
-            self.buffers.done(len(items))
-            self.counts["answered"] += answered
-            self.counts["failed"] += len(asked) - answered
-            self.counts["cancelled"] += len(items) - len(asked)
-
-    def _results(self, asked: list[Pending]) -> list[Answer | BaseException]:
+    def _results(self, asked: list[Pending]) -> list[Result]:
         """An answer or an error for each query.
 
         Where memory runs out, one more try: in two halves, with nothing kept.
@@ -208,7 +215,7 @@ class Worker:
         halves = [half for half in (asked[:middle], asked[middle:]) if half]
         return [result for half in halves for result in self._pass(half, keep=False)]
 
-    def _pass(self, items: list[Pending], keep: bool = True) -> list[Answer | BaseException]:
+    def _pass(self, items: list[Pending], keep: bool = True) -> list[Result]:
         started, cluster = self._clock.now(), items[0].key[1]
         with self.changed:
             self.counts["passes"] += 1
@@ -217,12 +224,13 @@ class Worker:
             answers = items[0].version.answer(cluster, rows, self._output, keep)
         except BaseException as error:  # the clients get it, and the worker lives on
             return [error] * len(items)
-        self._tell("passed", cluster, len(items), self._clock.now() - started)
+        tell(self._observers, "passed", cluster, len(items), self._clock.now() - started)
         return list(answers)
 
     def _forget(self, item: Pending, future: Future[Answer]) -> None:
         """Runs when a future is done: a cancelled one frees its place."""
-        item.let_go()
+        # The client may keep the future, and with it the item; tables and pools must not stay.
+        del item.version, item.rows
         if future.cancelled():
             with self.changed:
                 waited = self.buffers.discard(item.key, item)
@@ -231,11 +239,8 @@ class Worker:
                 future.set_running_or_notify_cancel()  # or a flush would wait for it for ever
             self._idle()
 
-    def _tell(self, what: str, *about: object) -> None:
-        tell(self._observers, what, *about)
 
-
-def _resolve(future: Future[Answer], result: Answer | BaseException) -> None:
+def _resolve(future: Future[Answer], result: Result) -> None:
     """Hand out an answer or an error; what a client's callback raises must not end the worker."""
     try:
         if isinstance(result, BaseException):

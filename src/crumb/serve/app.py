@@ -4,7 +4,6 @@ pydantic checks the bodies, with models made from the training columns; FastAPI 
 """
 
 import asyncio
-import time
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, FastAPI, Path, Request
@@ -14,14 +13,10 @@ from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from crumb import __version__
-from crumb.serve import infer_v2, models
-from crumb.serve.body import JsonRoute
-from crumb.serve.docs import docs_page
-from crumb.serve.history import History
-from crumb.serve.metrics import CONTENT_TYPE, Metrics
-from crumb.serve.page import PAGE, live
-from crumb.serve.projection import Projection
-from crumb.serve.refusal import Refusal, shown
+from crumb.serve import bodies, infer_v2
+from crumb.serve.limits import JsonRoute, Refusal, shown
+from crumb.serve.metrics import CONTENT_TYPE, Gauges, History, Metrics
+from crumb.serve.page import PAGE, Map, docs_page, live
 from crumb.serve.service import Service
 from crumb.serve.watch import Watch
 
@@ -38,6 +33,7 @@ SAID = {
 }
 OF_A_BODY = (400, 408, 413, 415, 422, 503, 504)
 OF_A_MODEL = (404, 422)
+DOWN: dict[int | str, Any] = {503: {"description": SAID[503], "model": dict[str, str | bool]}}
 # Nothing from elsewhere, and nobody frames the page.
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
@@ -46,7 +42,11 @@ POLICY = (
 
 
 def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": models.Error, "description": SAID[status]} for status in statuses}
+    return {status: {"model": bodies.Error, "description": SAID[status]} for status in statuses}
+
+
+def _example(content: Any) -> dict[str, Any]:
+    return {"requestBody": {"content": {"application/json": {"example": content}}}}
 
 
 def make_app(service: Service, metrics: Metrics, history: History, *, learn: bool = False) -> Watch:
@@ -60,15 +60,15 @@ def make_app(service: Service, metrics: Metrics, history: History, *, learn: boo
         dependencies=[Depends(HTTPBearer(auto_error=False))] * (service.limits.token is not None),
     )
     app.router.route_class = JsonRoute
-    app.state.service = service
+    app.state.bodies = service.bodies
     _answer_errors(app, service)
     _add_predict(app, service)  # first, since routes are tried in order
     if learn:
         _add_learn(app, service)
     _add_model(app, service)
-    _add_health(app, service)
+    _add_server(app, service)
     _add_pages(app, service, metrics, history)
-    metrics.watch(service)
+    metrics.registry.register(Gauges(service))
     return Watch(app, service.limits, metrics, history)
 
 
@@ -91,28 +91,22 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
             asked, there = shown(errors[0]["input"]), shown(service.name)
             said = f"There is no model {asked}; there is {there}."
             return await refused(request, Refusal(404, "model", said))
-        return await refused(request, models.refusal(errors, error.body, service.schema))
+        return await refused(request, bodies.refusal(errors, error.body, service.schema))
 
     @app.exception_handler(Exception)
     async def fault(request: Request, _: Exception) -> Response:
         return JSONResponse({"error": "The service made a mistake; its log says where."}, 500)
 
 
-def _example(content: Any) -> dict[str, Any]:
-    return {"requestBody": {"content": {"application/json": {"example": content}}}}
-
-
 def _add_predict(app: FastAPI, service: Service) -> None:
-    body_type: Any = models.predict_request(service.schema, service.max_rows)
-    prediction = service.outputs.model(service.stream.current.classes)
-    example = {"records": [service.schema.example()]}
+    body_type: Any = bodies.predict_request(service.schema, service.max_rows)
 
     @app.post(
         "/predict",
         summary="Predict (plain JSON)",
-        response_model=models.predict_response(prediction),
+        response_model=service.outputs.response(service.stream.current.classes),
         responses=_errors(*OF_A_BODY),
-        openapi_extra=_example(example),
+        openapi_extra=_example({"records": [service.schema.example()]}),
     )
     async def predict(body: body_type, request: Request) -> Any:
         answers = await service.ask(request, body.records, body.deadline)
@@ -124,30 +118,26 @@ def _add_predict(app: FastAPI, service: Service) -> None:
 
 
 def _add_learn(app: FastAPI, service: Service) -> None:
-    labels = service.stream.snapshot().pool.y[:1]
-    body_type: Any = models.learn_request(service.schema, service.max_rows, labels)
-    classes = service.stream.current.classes
+    labels, classes = service.stream.snapshot().pool.y, service.stream.current.classes
+    body_type: Any = bodies.learn_request(service.schema, service.max_rows, labels)
     label = [0.0] if classes is None else classes[:1].tolist()
-    example = {"records": [service.schema.example()], "labels": label}
 
     @app.post(
         "/learn",
         summary="Labelled rows for the next refresh",
-        response_model=models.Waiting,
+        response_model=bodies.Waiting,
         responses=_errors(*OF_A_BODY),
-        openapi_extra=_example(example),
+        openapi_extra=_example({"records": [service.schema.example()], "labels": label}),
     )
     async def learn(body: body_type, request: Request) -> Any:
         return {"waiting": await service.learn(request, body.records, body.labels)}
 
 
-def _add_health(app: FastAPI, service: Service) -> None:
-    name_type: Any = _name(service)
-    down: dict[int | str, Any] = {503: {"description": SAID[503], "model": dict[str, str | bool]}}
+def _health(service: Service, **about: str) -> Response:
+    return JSONResponse({**about, "ready": service.ready}, 200 if service.ready else 503)
 
-    def health(**about: str) -> Response:
-        return JSONResponse({**about, "ready": service.ready}, 200 if service.ready else 503)
 
+def _add_server(app: FastAPI, service: Service) -> None:
     @app.get("/v2", summary="What this server is")
     async def server() -> dict[str, Any]:
         return {"name": "crumb", "version": __version__, "extensions": []}
@@ -156,40 +146,32 @@ def _add_health(app: FastAPI, service: Service) -> None:
     async def alive() -> dict[str, bool]:
         return {"live": True}
 
-    @app.get("/v2/health/ready", summary="Whether requests are taken", responses=down)
+    @app.get("/v2/health/ready", summary="Whether requests are taken", responses=DOWN)
     async def ready() -> Response:
-        return health()
-
-    @app.get(
-        "/v2/models/{name}/ready",
-        summary="Whether the model answers",
-        responses={**down, **_errors(*OF_A_MODEL)},
-    )
-    async def model_ready(name: name_type) -> Response:
-        return health(name=name)
-
-
-def _name(service: Service) -> Any:
-    """The name of the model, as it stands in a path."""
-    return Annotated[Literal[service.name], Path(examples=[service.name])]
+        return _health(service)
 
 
 def _add_model(app: FastAPI, service: Service) -> None:
-    name_type: Any = _name(service)
-    metadata, outputs = "Inputs and outputs of the model", service.outputs
+    path, outputs = "/v2/models/{name}", service.outputs
+    name_type: Any = Annotated[Literal[service.name], Path(examples=[service.name])]
+    unknown = _errors(*OF_A_MODEL)
 
-    @app.get("/v2/models/{name}", summary=metadata, responses=_errors(*OF_A_MODEL))
+    @app.get(path, summary="Inputs and outputs of the model", responses=unknown)
     async def model(name: name_type) -> dict[str, Any]:
         version = service.stream.current
         tensors = outputs.tensors(version.classes)
         return infer_v2.metadata(name, version.number, service.schema, tensors)
 
+    @app.get(f"{path}/ready", summary="Whether the model answers", responses={**DOWN, **unknown})
+    async def ready(name: name_type) -> Response:
+        return _health(service, name=name)
+
     @app.post(
-        "/v2/models/{name}/infer",
+        f"{path}/infer",
         summary="Predict (Open Inference Protocol v2)",
         response_model=infer_v2.InferenceResponse,
         response_model_exclude_unset=True,
-        responses=_errors(*OF_A_BODY, *OF_A_MODEL),
+        responses={**_errors(*OF_A_BODY), **unknown},
         openapi_extra=_example(infer_v2.example(service.schema)),
     )
     async def infer(name: name_type, body: infer_v2.InferenceRequest, request: Request) -> Any:
@@ -201,8 +183,7 @@ def _add_model(app: FastAPI, service: Service) -> None:
 
 
 def _add_pages(app: FastAPI, service: Service, metrics: Metrics, history: History) -> None:
-    projection = Projection(service.stream)
-    one_at_a_time = asyncio.Lock()
+    drawn, one_at_a_time = Map(service.stream), asyncio.Lock()
 
     def page(content: str) -> Response:
         return HTMLResponse(content, headers={"Content-Security-Policy": POLICY})
@@ -219,8 +200,8 @@ def _add_pages(app: FastAPI, service: Service, metrics: Metrics, history: Histor
     @app.get("/live", summary="What the page shows")
     async def lively() -> dict[str, Any]:
         async with one_at_a_time:
-            drawn = await asyncio.to_thread(projection.view)
-        return {**live(service, time.time()), **history.view(), "map": drawn}
+            seen = await asyncio.to_thread(drawn.view)
+        return {**live(service), **history.view(), "map": seen}
 
     @app.get("/metrics", summary="For Prometheus", response_class=PlainTextResponse)
     async def measured() -> Response:

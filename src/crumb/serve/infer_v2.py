@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
+import numpy as np
+from pydantic import BaseModel, FailFast, Field
 
 from crumb.online import Answer
-from crumb.serve.models import Seconds, Text
-from crumb.serve.outputs import Outputs, Tensor, class_names
-from crumb.serve.refusal import invalid, shown, too_many_rows
-from crumb.serve.schema import Column, Record, Schema, list_of
+from crumb.serve.bodies import Outputs, Seconds, Tensor, Text, class_names
+from crumb.serve.limits import invalid, shown, too_many_rows
+from crumb.serve.schema import Column, Record, Schema
 
-WHOLE = {f"{sign}INT{bits}": bits for sign in ("", "U") for bits in (8, 16, 32, 64)}
+WHOLE = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
 NUMBERS = ("FP64", "FP32", "FP16", "BF16", *WHOLE)
 TAKEN = {  # datatypes that a column takes; the first one is said in the metadata
     "number": NUMBERS,
@@ -27,8 +26,7 @@ TAKEN = {  # datatypes that a column takes; the first one is said in the metadat
 DATATYPES = ("BOOL", *NUMBERS, "BYTES")
 
 
-class InputTensor(BaseModel):
-    model_config = ConfigDict(strict=True)
+class InputTensor(BaseModel, strict=True):
     name: Text
     shape: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1, max_length=2)]
     datatype: Literal[DATATYPES]  # type: ignore[valid-type]
@@ -36,20 +34,17 @@ class InputTensor(BaseModel):
     data: list[Any]
 
 
-class Parameters(BaseModel):
-    model_config = ConfigDict(strict=True)
+class Parameters(BaseModel, strict=True):
     deadline: Seconds | None = None
 
 
-class WantedOutput(BaseModel):
-    model_config = ConfigDict(strict=True)
+class WantedOutput(BaseModel, strict=True):
     name: Text
 
 
-class InferenceRequest(BaseModel):
+class InferenceRequest(BaseModel, strict=True):
     """The protocol's form; which tensors fit the table, the answer 422 says."""
 
-    model_config = ConfigDict(strict=True)
     id: Text | None = None
     parameters: Parameters | None = None
     inputs: Annotated[list[InputTensor], FailFast()]
@@ -73,7 +68,7 @@ class InferenceResponse(BaseModel):
 
 def wanted_outputs(asked: InferenceRequest, known: Sequence[Tensor]) -> list[str]:
     """The names of the outputs that are asked for: by default all."""
-    names = [tensor.name for tensor in known]
+    names = [tensor["name"] for tensor in known]
     wanted = [output.name for output in asked.outputs or ()] or names
     for i, name in enumerate(wanted):
         if name not in names:
@@ -160,27 +155,14 @@ def _values(column: Column, datatype: str, values: list[Any]) -> list[Any]:
         raise invalid(f"Column {name} takes tensors of type {listed}, not {datatype}.")
     if datatype not in WHOLE:
         return values
-    low, high = (0, 1) if column.kind == "boolean" else _range(datatype)
-    try:
-        values = _whole(low, high).validate_python(values, strict=True)
-    except ValidationError:
-        raise invalid(
-            f"Column {name} holds a value that is no {datatype} from {low} to {high}."
-        ) from None
+    range_ = np.iinfo(datatype.lower())
+    low, high = (0, 1) if column.kind == "boolean" else (int(range_.min), int(range_.max))
+    present = [value for value in values if value is not None]
+    if any(type(value) is not int or not low <= value <= high for value in present):
+        raise invalid(f"Column {name} holds a value that is no {datatype} from {low} to {high}.")
     if column.kind == "boolean":
         return [None if value is None else bool(value) for value in values]
     return values
-
-
-def _range(datatype: str) -> tuple[int, int]:
-    bits = WHOLE[datatype]
-    half = 2 ** (bits - 1)
-    return (0, 2 * half - 1) if datatype.startswith("U") else (-half, half - 1)
-
-
-@cache
-def _whole(low: int, high: int) -> TypeAdapter[list[Any]]:
-    return TypeAdapter(list_of(Annotated[int, Field(ge=low, le=high)] | None))
 
 
 def write_inference(
@@ -191,21 +173,18 @@ def write_inference(
     parameters: dict[str, Any] = {"plan_version": first.version}
     if first.classes is not None:  # a parameter is text, a number or a truth value
         parameters["classes"] = json.dumps(class_names(first.classes))
-    found: dict[str, Any] = {"model_name": model, "model_version": str(first.version)}
-    if name is not None:
-        found["id"] = name
-    tensors = [tensor for tensor in outputs.tensors(first.classes) if tensor.name in wanted]
-    found["parameters"] = parameters
-    found["outputs"] = [
+    tensors = [
         {
-            "name": tensor.name,
-            "datatype": tensor.datatype,
-            "shape": [len(answers), *tensor.shape],
-            "data": outputs.values(tensor.name, answers),
+            **tensor,
+            "shape": [len(answers), *tensor["shape"]],
+            "data": outputs.values(tensor["name"], answers),
         }
-        for tensor in tensors
+        for tensor in outputs.tensors(first.classes)
+        if tensor["name"] in wanted
     ]
-    return found
+    about = {"model_name": model, "model_version": str(first.version)}
+    asked = {} if name is None else {"id": name}
+    return {**about, **asked, "parameters": parameters, "outputs": tensors}
 
 
 def metadata(model: str, version: int, schema: Schema, outputs: Sequence[Tensor]) -> dict[str, Any]:
@@ -213,25 +192,15 @@ def metadata(model: str, version: int, schema: Schema, outputs: Sequence[Tensor]
         "name": model,
         "versions": [str(version)],
         "platform": "crumb",
-        "inputs": [
-            {"name": column.name, "datatype": TAKEN[column.kind][0], "shape": [-1]}
-            for column in schema.columns
-        ],
-        "outputs": [
-            {"name": tensor.name, "datatype": tensor.datatype, "shape": [-1, *tensor.shape]}
-            for tensor in outputs
-        ],
+        "inputs": [_input(column, -1) for column in schema.columns],
+        "outputs": [{**tensor, "shape": [-1, *tensor["shape"]]} for tensor in outputs],
     }
 
 
 def example(schema: Schema) -> dict[str, Any]:
-    inputs = [
-        {
-            "name": column.name,
-            "datatype": TAKEN[column.kind][0],
-            "shape": [1],
-            "data": [column.example],
-        }
-        for column in schema.columns
-    ]
+    inputs = [{**_input(column, 1), "data": [column.example]} for column in schema.columns]
     return {"id": "1", "inputs": inputs}
+
+
+def _input(column: Column, rows: int) -> Tensor:
+    return {"name": column.name, "datatype": TAKEN[column.kind][0], "shape": [rows]}

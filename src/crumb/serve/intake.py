@@ -11,9 +11,8 @@ import asyncio
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from crumb.errors import StreamFull
 from crumb.online import Answer, CrumbOnline
 from crumb.serve.schema import Record, Schema
 
@@ -21,8 +20,7 @@ MOST_ROWS = 2_048  # rows that are encoded together
 Futures = list[Future[Answer]]
 
 
-@dataclass(frozen=True, eq=False)
-class Waiting:
+class Waiting(NamedTuple):
     """A table that waits to be encoded."""
 
     records: Sequence[Record]
@@ -49,7 +47,8 @@ class Intake:
             _cancel(futures)
 
     async def _submit_table(self, records: Sequence[Record]) -> Futures:
-        self._check_room(self.rows + len(records))
+        # Before the rows are encoded: a service that is full must be quick to say so.
+        self._stream.check_room(self.rows + len(records))
         submitted: asyncio.Future[Futures] = asyncio.get_running_loop().create_future()
         self._waiting.append(Waiting(records, submitted))
         self.rows += len(records)
@@ -62,35 +61,23 @@ class Intake:
                 _cancel(submitted.result())
             raise
 
-    def _check_room(self, rows: int) -> None:
-        """Before the rows are encoded: a service that is full must be quick to say so."""
-        pending, most = self._stream.stats().pending, self._stream.options.max_pending
-        if pending + rows > most:
-            raise StreamFull(
-                f"{pending} queries wait for an answer and {rows} more would exceed "
-                f"max_pending={most}; try again when some are answered."
-            )
-
     async def _submit_all(self) -> None:
         while self._waiting:
-            await self._submit([one for one in self._take() if not one.submitted.done()])
+            turn: list[Waiting] = []
+            rows = 0
+            while self._waiting and (not turn or rows + len(self._waiting[0].records) <= MOST_ROWS):
+                turn.append(self._waiting.popleft())
+                rows += len(turn[-1].records)
+            self.rows -= rows
+            await self._submit([one for one in turn if not one.submitted.done()])
         self._pump = None
-
-    def _take(self) -> list[Waiting]:
-        turn, rows = [self._waiting.popleft()], 0
-        while True:
-            rows += len(turn[-1].records)
-            if not self._waiting or rows + len(self._waiting[0].records) > MOST_ROWS:
-                self.rows -= rows
-                return turn
-            turn.append(self._waiting.popleft())
 
     async def _submit(self, turn: list[Waiting]) -> None:
         if not turn:
             return
         loop = asyncio.get_running_loop()
         try:
-            self._check_room(len(turn[0].records))
+            self._stream.check_room(len(turn[0].records))
             futures = iter(await loop.run_in_executor(self._thread, self._encode, turn))
         except Exception as error:
             if len(turn) > 1:  # one is at fault, or not all find room: the others go on

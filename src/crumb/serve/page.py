@@ -1,11 +1,25 @@
-"""The live page: one document, style and script inside, and the numbers that it asks for."""
+"""What people look at: the live page with its numbers, and every operation with a command.
+
+Each page is one document, with style and script inside: nothing is fetched from elsewhere.
+"""
 
 from __future__ import annotations
 
+import html
+import json
+import shlex
+import time
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
+from crumb.online import CrumbOnline
+from crumb.plane import Plane, flatten
 from crumb.serve.service import Service
+
+QUERIES = 200  # the latest, on the map
+EVERY = 1.0  # seconds: many may look, one computes
 
 
 def _part(name: str) -> str:
@@ -16,14 +30,14 @@ STYLE = _part("page.css")
 PAGE = _part("page.html").replace("/*style*/", STYLE).replace("/*script*/", _part("page.js"))
 
 
-def live(service: Service, now: float) -> dict[str, Any]:
-    """Where the service stands; ``History`` and ``Projection`` add what was."""
+def live(service: Service) -> dict[str, Any]:
+    """Where the service stands; ``History`` and ``Map`` add what was."""
     stream, stats = service.stream, service.stream.stats()
     clusters = stream.plan.n_clusters
     return {
         "name": service.name,
         "ready": service.ready,
-        "uptime": now - service.started,
+        "uptime": time.time() - service.started,
         "contexts": clusters,
         "version": stats.version,
         "plan_age": stats.plan_age,
@@ -35,3 +49,66 @@ def live(service: Service, now: float) -> dict[str, Any]:
         "answered": stats.answered,
         "refresh_failures": stats.refresh_failures,
     }
+
+
+class Map:
+    """Clusters and the latest queries in two dimensions."""
+
+    def __init__(self, stream: CrumbOnline):
+        self._stream = stream
+        self._plane: tuple[Any, Plane] | None = None  # and the estimator that it is of
+        self._made, self._view = -EVERY, dict[str, Any]()
+
+    def view(self) -> dict[str, Any]:
+        if time.monotonic() - self._made >= EVERY:
+            self._view, self._made = self._draw(), time.monotonic()
+        return self._view
+
+    def _draw(self) -> dict[str, Any]:
+        version = self._stream.current
+        plan, estimator = version.plan, version.estimator
+        if self._plane is None or self._plane[0] is not estimator:
+            self._plane = estimator, flatten(estimator.pool_.points)
+        plane = self._plane[1]
+        points = np.empty((0, plan.centroids.shape[1]))
+        count = min(QUERIES, self._stream.stats().accepted)
+        if count:  # until queries come, the recent ones are rows of the pool
+            points = estimator.encode(self._stream.recent(count))[1]
+        return {
+            "version": version.number,
+            "centroids": plane(plan.centroids).round(3).tolist(),
+            "queries": plane(points).round(3).tolist(),
+            "clusters": plan.route(points).tolist() if count else [],
+        }
+
+
+def docs_page(name: str, described: dict[str, Any], base: str) -> str:
+    """``described``: the OpenAPI description."""
+    sections = [
+        f"<section><h2><code>{method.upper()} {html.escape(path)}</code></h2>"
+        f"<p>{html.escape(operation['summary'])}. "
+        f"Answers with {', '.join(sorted(operation['responses']))}.</p>"
+        f'<pre tabindex="0">{html.escape(_curl(base + path, name, operation))}</pre></section>'
+        for path, operations in described["paths"].items()
+        for method, operation in operations.items()
+    ]
+    title = f"{html.escape(name)}: how to ask"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{title}</title><style>{STYLE}</style></head>"
+        f'<body><main class="docs"><h1>{title}</h1>'
+        '<p><a href="/">The page</a> · <a href="/openapi.json">OpenAPI</a></p>'
+        f"{''.join(sections)}</main></body></html>"
+    )
+
+
+def _curl(url: str, name: str, operation: dict[str, Any]) -> str:
+    """A command that works as pasted into a shell."""
+    words = ["curl", "-s", url.replace("{name}", name)]
+    if "security" in operation:
+        words += ["-H", "Authorization: Bearer $CRUMB_TOKEN"]
+    if "requestBody" in operation:
+        example = operation["requestBody"]["content"]["application/json"]["example"]
+        words += ["-H", "Content-Type: application/json", "-d", json.dumps(example)]
+    return " ".join(f'"{word}"' if "$CRUMB_TOKEN" in word else shlex.quote(word) for word in words)

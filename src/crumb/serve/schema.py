@@ -6,10 +6,9 @@ the stream: numbers and truth values as floats, dates as ``datetime64``, None wh
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
 from typing import Annotated, Any
@@ -28,7 +27,7 @@ from pydantic import (
 from typing_extensions import TypedDict
 
 from crumb.errors import InvalidInput, PlanMismatch
-from crumb.serve.refusal import Refusal, invalid, shown
+from crumb.serve.limits import Refusal, invalid, shown
 from crumb.table.encoder import Rows
 
 LONGEST = 10_000  # characters of a text
@@ -61,12 +60,23 @@ TYPES: dict[str, Any] = {
     ],
     "any": Annotated[float | int | str | bool | None, AfterValidator(lambda _: None)],
 }
-WORDS = {
+WORDS = {  # for the kinds of columns
     "number": "a number",
     "boolean": "true or false",
     "text": "text",
     "datetime": "a date and time as text",
     "any": "a number, text, true, false or null",
+}
+JSON_TYPES = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
+WRONG = {  # by pydantic's word for what is wrong with a value
+    "string_unicode": "holds half of a surrogate pair, which is no text.",
+    "string_too_long": f"of row {{row}} has more than {LONGEST:,} characters.",
+    "value_error": "of row {row} is no date and time such as 2024-05-31T12:00:00Z.",
+}
+KINDS = {  # by pandas' word for the values of a column; anything else is text
+    **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal"), "number"),
+    **{"complex": "number", "boolean": "boolean"},
+    **dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
 }
 
 
@@ -91,21 +101,6 @@ class Column:
         found[:] = [np.nan if value is None else value for value in values]
         return found
 
-    def refusal(self, kind: str, value: Any, row: int) -> Refusal:
-        """What is wrong with a value: ``kind`` is pydantic's word for it."""
-        name = f"Column {shown(self.name)}"
-        if value is None:
-            said = f"{name} is missing in row {row}, but never was in the training table."
-        elif kind == "string_unicode":
-            said = f"{name} holds half of a surrogate pair, which is no text."
-        elif kind == "string_too_long":
-            said = f"{name} of row {row} has more than {LONGEST:,} characters."
-        elif kind == "value_error":
-            said = f"{name} of row {row} is no date and time such as 2024-05-31T12:00:00Z."
-        else:
-            said = f"{name} holds {WORDS[self.kind]}, row {row} has {_json_type(value)}."
-        return invalid(said)
-
 
 @dataclass(frozen=True)
 class Schema:
@@ -115,17 +110,14 @@ class Schema:
     @classmethod
     def of(cls, rows: Rows, allow_missing: bool = False) -> Schema:
         """The contract that a training table makes: null is allowed where it has missing values."""
-        named = isinstance(rows, pd.DataFrame)
-        frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(rows)
+        frame = pd.DataFrame(rows)
         names = [str(name) for name in frame.columns]
         if len(set(names)) < len(names):
             raise InvalidInput(
                 "Two columns have the same name when written as text: rename one of them."
             )
-        columns = (frame.iloc[:, i] for i in range(len(names)))
-        return cls(
-            tuple(_column(n, c, allow_missing) for n, c in zip(names, columns, strict=True)), named
-        )
+        columns = [_column(name, frame.iloc[:, i], allow_missing) for i, name in enumerate(names)]
+        return cls(tuple(columns), named=isinstance(rows, pd.DataFrame))
 
     @cached_property
     def names(self) -> list[str]:
@@ -162,7 +154,7 @@ class Schema:
 
     def refusal(self, error: Mapping[str, Any], place: Sequence[Any]) -> Refusal:
         """What pydantic found wrong at a place: the number of a record, then a column."""
-        row, kind = place[0], error["type"]
+        row, kind, value = place[0], error["type"], error["input"]
         if len(place) == 1:
             return invalid(f"Record {row} must be an object of column names and values.")
         name = shown(place[1])
@@ -171,8 +163,14 @@ class Schema:
         if kind == "missing":
             said = f"Record {row} has no value for column {name}; null stands for a missing one."
             return invalid(said)
-        column = self.columns[self.names.index(place[1])]
-        return column.refusal(kind, error["input"], row)
+        if value is None:
+            said = f"is missing in row {row}, but never was in the training table."
+        elif kind in WRONG:
+            said = WRONG[kind].format(row=row)
+        else:
+            holds = WORDS[self.columns[self.names.index(place[1])].kind]
+            said = f"holds {holds}, row {row} has {JSON_TYPES.get(type(value), 'a number')}."
+        return invalid(f"Column {name} {said}")
 
     def row(self, record: Record) -> Any:
         """A checked record, as ``CrumbOnline.submit`` takes it."""
@@ -187,15 +185,14 @@ class Schema:
             return np.column_stack(arrays)
         return pd.DataFrame(dict(zip(names, arrays, strict=True)))
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1)
+    def to_json(self) -> bytes:
+        return TypeAdapter(Schema).dump_json(self, indent=1)
 
     @classmethod
-    def from_json(cls, text: str) -> Schema:
+    def from_json(cls, text: bytes) -> Schema:
         try:
-            content = json.loads(text)
-            return cls(tuple(Column(**column) for column in content["columns"]), content["named"])
-        except (ValueError, KeyError, TypeError) as error:
+            return TypeAdapter(cls).validate_json(text)
+        except ValidationError as error:
             raise PlanMismatch(
                 "The description of the columns beside the snapshot is damaged."
             ) from error
@@ -204,11 +201,6 @@ class Schema:
 def list_of(item: Any, least: int = 0, most: int | None = None) -> Any:
     """A list that pydantic checks up to the first item that is wrong."""
     return Annotated[list[item], FailFast(), Field(min_length=least, max_length=most)]
-
-
-def _json_type(value: Any) -> str:
-    names: dict[type, str] = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
-    return names.get(type(value), "a number")
 
 
 def _column(name: str, column: pd.Series, allow_missing: bool) -> Column:
@@ -220,47 +212,34 @@ def _column(name: str, column: pd.Series, allow_missing: bool) -> Column:
 
 def _kind(present: pd.Series) -> str:
     """What the values of a column are; ``present`` has no missing ones."""
-    types, dtype = pd.api.types, present.dtype
     if not len(present):
         return "any"
-    if isinstance(dtype, pd.CategoricalDtype):
+    if isinstance(present.dtype, pd.CategoricalDtype):
         whole = present.cat.categories.inferred_type in ("integer", "floating")
         return "number" if whole else "text"
-    if types.is_bool_dtype(dtype):
-        return "boolean"
-    if types.is_numeric_dtype(dtype) or types.is_timedelta64_dtype(dtype):
+    if pd.api.types.is_timedelta64_dtype(present.dtype):
         return "number"
-    if types.is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
+    if isinstance(present.dtype, pd.PeriodDtype):
         return "datetime"
-    inferred = types.infer_dtype(present, skipna=True)
-    if inferred in ("integer", "floating", "mixed-integer-float", "decimal"):
-        return "number"
-    if inferred in ("date", "datetime", "datetime64"):
-        return "datetime"
-    return "boolean" if inferred == "boolean" else "text"
+    return KINDS.get(pd.api.types.infer_dtype(present), "text")
 
 
 def _example(present: pd.Series, kind: str) -> Any:
-    """A usual value: the most frequent one, the median of numbers and dates."""
+    """A usual value: the median of numbers and dates, else the most frequent one."""
     if kind == "any":
         return None
-    if kind == "boolean":
-        return bool(present.mode().iloc[0])
     if kind == "datetime":
         if isinstance(present.dtype, pd.PeriodDtype):
             present = present.dt.to_timestamp()
         return pd.to_datetime(present, utc=True).median().strftime("%Y-%m-%dT00:00:00Z")
-    if kind == "text" or isinstance(present.dtype, pd.CategoricalDtype):
-        counts = present.value_counts()
-        if counts.iloc[0] >= FREQUENT:
-            value = counts.index[0]
-            return str(value) if kind == "text" else float(value)
-        if kind == "text":
-            return "text"
-        present = present.astype(float)
-    if pd.api.types.is_timedelta64_dtype(present.dtype):
-        present = present / pd.Timedelta(days=1)
-    return _middle(present.to_numpy(dtype=np.float64))
+    if kind == "number":
+        if pd.api.types.is_timedelta64_dtype(present.dtype):
+            present = present / pd.Timedelta(days=1)
+        return _middle(present.to_numpy(dtype=np.float64))
+    counts = present.value_counts()
+    if kind == "boolean":
+        return bool(counts.index[0])
+    return str(counts.index[0]) if counts.iloc[0] >= FREQUENT else "text"
 
 
 def _middle(numbers: np.ndarray) -> float | int:

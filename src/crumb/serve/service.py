@@ -13,15 +13,13 @@ from starlette.requests import Request
 
 from crumb.errors import InvalidInput, StreamClosed, StreamFull
 from crumb.online import Answer, CrumbOnline
+from crumb.serve.bodies import Outputs
 from crumb.serve.intake import Intake
-from crumb.serve.limits import BodyReader, Limits, gone
-from crumb.serve.logs import event, where
-from crumb.serve.outputs import Outputs
-from crumb.serve.refusal import Refusal, invalid, leaving
+from crumb.serve.limits import BodyReader, Limits, Refusal, gone, invalid, leaving
 from crumb.serve.schema import Record, Schema
+from crumb.serve.watch import event, where
 
 MOST_LEARNED = 100_000  # labelled rows that may wait for the next refresh
-NAME = "crumb"
 
 
 class Service:
@@ -32,39 +30,27 @@ class Service:
         stream: CrumbOnline,
         schema: Schema,
         limits: Limits | None = None,
-        name: str = NAME,
+        name: str = "crumb",
         keep: Callable[[], bool] | None = None,
     ):
         self.stream, self.schema, self.name, self._keep = stream, schema, name, keep
         self.limits = limits or Limits()
-        self.outputs = Outputs.of(stream)
+        self.outputs = Outputs(stream.output.kind, tuple(stream.output.quantiles))
         # More rows than may wait could never be taken.
         self.max_rows = min(self.limits.max_rows, stream.options.max_pending)
         self.intake = Intake(stream, schema)
         self.bodies = BodyReader(self.limits)
         self.active = 0  # requests that were accepted and have no answer yet
         self.started = time.time()
-        self.draining = False
-        self._learned = (0, 0)  # version of the pool, rows that came since
-
-    @property
-    def ready(self) -> bool:
-        return not self.draining
-
-    async def read(self, request: Request) -> bytes:
-        """The body of a request, for as long as the service takes any."""
-        self._check_open()
-        return await self.bodies.read(request)
+        self.ready = True
 
     async def ask(
         self, request: Request, records: Sequence[Record], deadline: float | None
     ) -> list[Answer]:
         """Answers for the rows of a request, all with one version of the plan."""
-        self._check_open()
-        request.state.rows = len(records)
+        self._accept(request, records)
         seconds = min(self.limits.deadline, deadline or math.inf)
         left = max(0.0, request.state.came + seconds - time.monotonic())
-        self.active += 1
         answered = asyncio.ensure_future(self.intake.answers(records))
         closed = asyncio.ensure_future(_disconnected(request))
         try:
@@ -83,6 +69,12 @@ class Service:
         said = f"There was no answer within {seconds:g} seconds."
         raise gone() if closed.done() and not closed.cancelled() else Refusal(504, "deadline", said)
 
+    def _accept(self, request: Request, records: Sequence[Record]) -> None:
+        if not self.ready:
+            raise leaving()
+        request.state.rows = len(records)
+        self.active += 1
+
     def _refusal(self, error: BaseException) -> Refusal:
         """What a client is told about an error in the stream."""
         if isinstance(error, StreamFull):
@@ -99,27 +91,21 @@ class Service:
 
     async def learn(self, request: Request, records: list[Record], labels: list[Any]) -> int:
         """Labelled rows for the next refresh; how many wait for it now."""
-        self._check_open()
-        request.state.rows = len(records)
-        if len(labels) != len(records):
-            raise invalid(f"There are {len(records)} records and {len(labels)} labels.")
-        pool_version = self.stream.stats().pool_version
-        waiting = self._waiting(pool_version)
-        if waiting + len(records) > MOST_LEARNED:
-            said = f"{waiting:,} labelled rows wait for a refresh, at most {MOST_LEARNED:,} may."
-            raise Refusal(503, "full", said, retry_after=60)
-        self.active += 1
+        self._accept(request, records)
         try:
+            if len(labels) != len(records):
+                raise invalid(f"There are {len(records)} records and {len(labels)} labels.")
+            waiting = self.stream.stats().learned
+            if waiting + len(records) > MOST_LEARNED:
+                most = f"at most {MOST_LEARNED:,} may"
+                said = f"{waiting:,} labelled rows wait for a refresh, {most}."
+                raise Refusal(503, "full", said, retry_after=60)
             await asyncio.to_thread(self._learn, records, labels)
         except (InvalidInput, ValueError, TypeError) as error:
             raise invalid(str(error)) from error
         finally:
             self.active -= 1
-        self._learned = (pool_version, self._waiting(pool_version) + len(records))
-        return self._learned[1]
-
-    def _waiting(self, pool_version: int) -> int:
-        return self._learned[1] if self._learned[0] == pool_version else 0
+        return self.stream.stats().learned
 
     def _learn(self, records: list[Record], labels: list[Any]) -> None:
         names = self.stream.estimator.pool_.columns
@@ -128,13 +114,9 @@ class Service:
             said = "The rows could not be written to disk: try again later."
             raise Refusal(503, "disk", said, retry_after=60)
 
-    def _check_open(self) -> None:
-        if self.draining:
-            raise leaving()
-
     async def drain(self) -> None:
         """No new work; return when everything that was accepted has its answer."""
-        self.draining = True
+        self.ready = False
         self.bodies.stop()
         while self.active:
             self.stream.flush(wait_for_answers=False)  # again: rows may come from the intake

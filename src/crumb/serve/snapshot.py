@@ -11,42 +11,35 @@ from pathlib import Path
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from crumb.online import CrumbOnline, Observer
-from crumb.serve.logs import event, where
 from crumb.serve.metrics import Metrics
 from crumb.serve.schema import Schema
+from crumb.serve.watch import event, where
 
 STREAM, SCHEMA = "stream.crumb", "columns.json"
 
 
 class Snapshots:
-    """Writes the stream to a folder.
-
-    What goes wrong is logged and counted, and the last good snapshot stays.
-    """
+    """Writes the stream to a folder; where that fails, the last good snapshot stays."""
 
     def __init__(self, stream: CrumbOnline, folder: Path, metrics: Metrics):
         self._stream, self._folder, self._metrics = stream, folder, metrics
         self._saved: tuple[int, ...] | None = None
-        self._changes = 0  # that the stream's counters do not show
         self._lock = threading.Lock()  # the timer and the exit may meet
-
-    def keep(self) -> bool:
-        """Rows were learned: they are acknowledged when a snapshot has them."""
-        self._changes += 1
-        return self.write()
 
     def write(self) -> bool:
         """Whether the snapshot on disk is of now."""
         with self._lock:
             stats = self._stream.stats()
-            state = (stats.accepted, stats.answered, stats.version, self._changes)
+            state = (stats.accepted, stats.answered, stats.version, stats.learned)
             if state == self._saved:
                 return True
             started = time.monotonic()
             try:
                 self._stream.save(self._folder / STREAM)
             except Exception as error:  # a full disk must not end the service
-                self._failed(error)
+                self._metrics.snapshots.labels("failed").inc()
+                about = {"errno": getattr(error, "errno", None), **where(error)}
+                event("snapshot failed, the last one stays", logging.ERROR, **about)
                 return False
             self._saved = state
             self._metrics.snapshots.labels("written").inc()
@@ -54,11 +47,6 @@ class Snapshots:
             seconds = round(time.monotonic() - started, 3)
             event("snapshot written", version=stats.version, seconds=seconds)
             return True
-
-    def _failed(self, error: Exception) -> None:
-        self._metrics.snapshots.labels("failed").inc()
-        number = {"errno": error.errno} if isinstance(error, OSError) else {}
-        event("snapshot failed, the last one stays", logging.ERROR, **number, **where(error))
 
 
 class PlanArchive(Observer):
@@ -90,7 +78,7 @@ def has_snapshot(folder: Path) -> bool:
 
 def write_schema(folder: Path, schema: Schema) -> None:
     with atomic_write(folder / SCHEMA) as file:
-        file.write(schema.to_json().encode())
+        file.write(schema.to_json())
 
 
 def restore(
@@ -103,5 +91,5 @@ def restore(
         )
     stream = CrumbOnline.load(folder / STREAM, observer=observer)
     if (folder / SCHEMA).exists():
-        return stream, Schema.from_json((folder / SCHEMA).read_text())
+        return stream, Schema.from_json((folder / SCHEMA).read_bytes())
     return stream, Schema.of(stream.estimator.pool_.rows, allow_missing)

@@ -1,0 +1,135 @@
+"""One page and a summary of what the runs gave: ``write_report``.
+
+A function for each protocol turns its rows into blocks; two templates write blocks down.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from crumb.errors import InvalidInput
+from crumb.files import atomic_write
+from experiments.report import ablations, comparisons, conditions, figures, paper, stage2
+from experiments.report.blocks import Block, Table
+from experiments.report.common import ENDINGS, names, what_was_run
+from experiments.report.numbers import NOTHING, code, counted, whole
+from experiments.report.results import Results, read_results
+
+SECTIONS = {
+    "main": ("Main results", comparisons.main),
+    "consistency": ("Consistency over models and context sizes", comparisons.consistency),
+    "large": ("Large data sets and early stopping", comparisons.large),
+    "drift": ("Covariate drift", conditions.drift),
+    "clusters": ("How many clusters, how many rows", ablations.clusters),
+    "retrieval": ("Which rows for a cluster", ablations.retrieval),
+    "factorial": ("Clustering or herding?", ablations.factorial),
+    "rff": ("Random features and batches", stage2.rff),
+    "complexity": ("Time against N and T", conditions.complexity),
+}
+TITLE = "CRUMB: the paper's experiments, run again"
+VERSIONS = ("crumb", "python", "torch", "tabicl", "sklearn")
+SHOWN = 300  # lines of failures
+
+
+class Section(NamedTuple):
+    name: str
+    title: str
+    blocks: list[Block]
+
+
+def write_report(results: Path, out: Path) -> list[Path]:
+    """Write the page to ``out`` and the summary beside it (same stem, ``.md``); the paths of both.
+
+    ``results`` is a file of JSON lines or a folder of them; protocols without rows do not appear.
+    """
+    if out.suffix.lower() != ".html":
+        raise InvalidInput(f"{out} is no name of a page: give one that ends in .html.")
+    found = read_results(results)
+    texts = {"title": TITLE, "facts": _facts(found.rows), "footer": _footer(found)}
+    sections, paths = build_sections(found.rows), [out, out.with_suffix(".md")]
+    for path, template in zip(paths, ("page.html", "summary.md"), strict=True):
+        with atomic_write(path) as file:
+            page = _templates().get_template(template).render(sections=sections, **texts)
+            file.write(page.encode())
+    return paths
+
+
+def build_sections(rows: pd.DataFrame) -> list[Section]:
+    """The protocols that have rows, then what goes across them."""
+    sections = []
+    for protocol, (title, blocks) in SECTIONS.items():
+        part = rows[rows["protocol"] == protocol]
+        if len(part):
+            before = [paper.FINDINGS[protocol], *what_was_run(part, protocol)]
+            sections.append(Section(protocol, title, [*before, *blocks(part)]))
+    sections.append(Section("mmd", "MMD² and score", stage2.match_and_score(rows)))
+    sections.append(Section("failures", "Runs that failed or could not be made", failures(rows)))
+    return [section for section in sections if section.blocks]
+
+
+def failures(rows: pd.DataFrame) -> list[Block]:
+    """What did not end well, counted, and in its own words; nothing where all ended well."""
+    bad = rows[rows["status"] != "ok"].replace({"status": ENDINGS})
+    kinds = bad.groupby(["protocol", "status"])["dataset"].agg(["size", "nunique"]).reset_index()
+    kinds = kinds.assign(size=kinds["size"].map(whole), nunique=kinds["nunique"].map(whole))
+    keys = ["protocol", "status", "dataset", "model", "method", "message"]
+    each = bad.groupby(keys).size().rename("runs").reset_index()
+    named = {"dataset": each["dataset"].map(code), "method": each["method"].map(figures.label)}
+    each = each.assign(**named, runs=each["runs"].map(whole)).replace("", NOTHING)
+    titles = {"status": "how", "size": "runs", "nunique": "data sets"}
+    counts = Table("How many", dict(kinds.rename(columns=titles)))
+    every = dict(each[:SHOWN].rename(columns=titles))
+    listed = Table("Every one of them", every, long=len(each) > 12)
+    more = f"And {len(each) - SHOWN:,} lines more." if len(each) > SHOWN else None
+    return [counts, listed, more] if len(bad) else []
+
+
+def marked(text: str) -> Markup:
+    """Escaped text with its marks as elements; inside code a star is a star."""
+    pieces = re.split(r"`([^`]+)`", str(escape(text)))
+    pieces[::2] = [re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", piece) for piece in pieces[::2]]
+    pieces[1::2] = [f"<code>{piece}</code>" for piece in pieces[1::2]]
+    return Markup("".join(pieces))
+
+
+def as_markdown(text: str) -> str:
+    """Names of data sets may hold anything; Markdown lets HTML through, and bars end a cell."""
+    return " ".join(text.replace("<", "&lt;").replace("|", "\\|").split())
+
+
+def _templates() -> Environment:
+    found = Environment(
+        loader=PackageLoader("experiments.report"),
+        autoescape=lambda name: str(name).endswith(".html"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"marked": marked, "md": as_markdown, "kind": lambda one: type(one).__name__}
+    found.globals["shapes"] = dict(zip("osv^DPX", "●■▼▲◆✚✖", strict=True))
+    return found
+
+
+def _facts(rows: pd.DataFrame) -> list[str]:
+    days, machines = rows["when"].str[:10], rows["device"] + " with " + rows["machine"]
+    runs = f"{counted(len(rows), 'run')} of {counted(rows['dataset'].nunique(), 'data set')}"
+    versions = [f"{name} {names(rows[name]).replace(', ', '/')}" for name in VERSIONS]
+    first = f"{runs}, {names(days)}, models: {names(rows['model'])}."
+    return [first, f"Run on {names(machines)}; {', '.join(versions)}."]
+
+
+def _footer(found: Results) -> str:
+    strange = names(set(found.rows["protocol"]) - set(SECTIONS))
+    made = f"Made by `python -m experiments report` from {counted(len(found.files), 'file')}."
+    notes = {
+        f"{counted(found.unreadable, 'line')} could not be read.": found.unreadable,
+        f"{counted(found.repeated, 'run')} had a later row, which was taken.": found.repeated,
+        f"Rows of unknown protocols are not shown: {strange}.": strange != NOTHING,
+    }
+    return " ".join([made, *(note for note, needed in notes.items() if needed)])

@@ -1,0 +1,110 @@
+"""The paper's published numbers, each with the table or figure it stands in.
+
+*CRUMB: Efficient Prior Fitted Network Inference via Distributionally Matched Context Batching.*
+Tables and figures are numbered in the order in which they appear. What is only drawn is not here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Rank(NamedTuple):
+    mean: float
+    sem: float
+    p_adjusted: str = "–"  # against CRUMB, as printed
+
+
+# Table 1: TabICL-v2, 51 data sets, 10 seeds, n = 0.1 N. In the order of the paper.
+MAIN_RANKS = {
+    "full": Rank(2.202, 0.098, "~10⁻¹⁹"),
+    "knn": Rank(2.782, 0.107, "0.106"),
+    "crumb": Rank(2.975, 0.096),
+    "micp": Rank(3.304, 0.105, "~10⁻⁴"),
+    "uniform": Rank(3.737, 0.105, "~10⁻¹⁸"),
+}
+# Section "Main Results", outcome: average PFN inference time.
+MAIN_PASS_SECONDS = {"crumb": 35.0, "knn": 361.0}
+# Table 2: 38 classification sets, three models, five proportions, five seeds.
+CONSISTENCY_RANKS = {
+    "crumb": Rank(1.809, 0.027),
+    "micp": Rank(2.022, 0.023, "~10⁻⁸"),
+    "uniform": Rank(2.169, 0.026, "~10⁻⁹"),
+}
+# Table 3: mean and SEM of accuracy under drift, three classification sets, three models, ten seeds.
+DRIFT = {
+    0.0: {"crumb": (0.794, 0.029), "micp": (0.746, 0.033), "lead": (0.049, 0.006)},
+    0.5: {"crumb": (0.788, 0.019), "micp": (0.663, 0.031), "lead": (0.125, 0.015)},
+    1.0: {"crumb": (0.699, 0.014), "micp": (0.528, 0.031), "lead": (0.171, 0.021)},
+}
+# Table 5: how selection and passes grow with N at a fixed n, and the number of passes.
+COMPLEXITY = {
+    "full": ("–", "O(N²)", "1"),
+    "uniform": ("O(1)", "O(1)", "1"),
+    "knn": ("O(N)", "O(1)", "T"),
+    "micp": ("O(N²), O(N) with K′ capped", "O(1)", "K*"),
+    "crumb": ("O(N)", "O(1)", "K"),
+}
+# What it finds, protocol by protocol, and where it is silent or contradicts itself.
+FINDINGS = {
+    "main": """The paper ranks full context, kNN, CRUMB, MICP and uniform in this order; it finds
+        CRUMB close to kNN (p = 0.106) and better than MICP and uniform (p < 0.001).""",
+    "consistency": """The paper finds CRUMB first over all three models and five proportions, MICP
+        second, uniform last. Groups here are (data set, model, proportion, size, seed): runs on
+        pools of different sizes are no comparison, though the caption of Table 2 joins them.""",
+    "large": """The paper: with early stopping CRUMB wins more often than MICP, significantly
+        (p < 0.01) with TabPFNv2 and TabICLv1, and gets there with smaller contexts.""",
+    "drift": """At τ = 0 the queries come from the interval of the pool along the first principal
+        component, at τ = 1 the two are disjoint. The paper reports that CRUMB's lead over MICP
+        grows from +4.9 to +17.1 accuracy points (it writes per cent). It speaks of sets with
+        N ≥ 50,000, but two of its four, Anneal (898 rows) and Airfoil (1,503), are far smaller.""",
+    "clusters": """The paper: K = 1 is worst, and gains become small above K = 10. Its ablation of n
+        is announced, not shown. It does not define its normalised score. Here the scores of a data
+        set and model are scaled so that, in the mean over seeds, the worst setting has 0 and the
+        best 1; sets on which no setting differs are left out.""",
+    "retrieval": """Clusters of queries are the same, the rows of each differ. The paper finds a
+        positive mean advantage of herding over both alternatives on every model, for classification
+        and regression, exact and with random features.""",
+    "factorial": """A: uniform rows, no clusters. B: clusters, uniform rows for each. C: herded
+        rows, no clusters. D: both, which is CRUMB. The paper finds D best, A and B alike, and C
+        only a little better.""",
+    "rff": """The paper: most variants perform alike, Centroid-NN and Voronoi-Uniform rank worse,
+        and D = 64, B = 50 is within 0.2 points of exact herding and about 10 times faster.""",
+    "complexity": """The paper analyses how costs grow and measures none of it. Time here is
+        wall-clock, mean over seeds.""",
+}
+
+
+class Scope(NamedTuple):
+    """What the paper ran; ``three`` are TabPFNv2, TabICLv1 and TabICLv2."""
+
+    place: str
+    datasets: str
+    models: str
+    seeds: str
+    pool: str
+    queries: str
+    context: str
+    clusters: str
+
+
+_SCOPES = """
+main: Table 1 | 51 of TabArena | TabICLv2 | 10 | not said | 200 | 0.1 N | 20
+consistency: Table 2, Figure 3 | 38 of TabArena (classification) | three | 5 |
+ 500, 1,000, 2,000 at most | not said | 0.05, 0.1, 0.2, 0.5, 0.8 N | 20
+large: Figure 4 | 5 largest of TabArena | three | 5 | 57k to 100k | not said |
+ at most 0.1 N, early stopping | 20
+drift: Table 3, Figure 5 | 4: Anneal, Amazon Employee Access, Airfoil Self Noise, Higgs | three |
+ 10 | about 25,000 | 200 | min(0.1 N, 10,000) | 20
+clusters: Figure 6 | TabArena | three | 10 | not said | not said | 0.1 N | 1, 5, 10, 20, 30
+retrieval: Figures 7, 8 | TabArena | not named | 10 | 10,000 at most | not said | 500 | 20
+factorial: Figure 9 | 51 of TabArena | three | 10 | 10,000 at most | not said | 500, 1,000, 2,000 |
+ 20 (B, D)
+rff: Figures 10 to 13 | 51 of TabArena | three | 10 | not said | not said | 500 | 20
+complexity: Table 5 | an analysis, nothing measured | – | – | – | – | fixed | fixed
+"""
+_LINES = (
+    _SCOPES.replace("three", "TabPFNv2, TabICLv1, TabICLv2").replace("\n ", " ").split("\n")[1:-1]
+)
+SCOPES = {line.split(":")[0]: Scope(*line.split(": ", 1)[1].split(" | ")) for line in _LINES}
+DEVICE = "A100 80 GB, 64 CPU cores"

@@ -1,0 +1,161 @@
+"""What a stream remembers: its latest queries, and the labelled rows of its pool.
+
+The next plan is made for the latest queries. Labelled rows join the pool, and old ones leave it,
+at the next refresh.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from crumb.errors import InvalidInput
+from crumb.estimator import check_labels as check_target
+from crumb.table.encoder import Rows
+from crumb.table.pieces import Piece, Record, stack, take
+
+
+class Recent:
+    """The latest ``size`` queries, in the pieces in which they came."""
+
+    def __init__(self, size: int):
+        self.size = size
+        self.fresh = 0  # queries since the current plan was made, counted up to ``size``
+        self._pieces: deque[Piece] = deque()
+        self._held = 0
+
+    def add(self, rows: Piece) -> None:
+        if len(rows) > self.size and not isinstance(rows, Record):
+            # A slice would keep the whole table in memory.
+            rows = take(rows, np.arange(len(rows) - self.size, len(rows)))
+        self._pieces.append(rows)
+        self._held += len(rows)
+        self.fresh = min(self.size, self.fresh + len(rows))
+        while self._held - len(self._pieces[0]) >= self.size:
+            self._held -= len(self._pieces.popleft())
+
+    def __len__(self) -> int:
+        return min(self.size, self._held)
+
+    def pieces(self) -> list[Piece]:
+        """Quick, so that it can be called under a lock; ``latest`` puts them together."""
+        return list(self._pieces)
+
+
+def latest(pieces: list[Piece], count: int) -> Rows:
+    rows = stack(pieces)
+    return take(rows, np.arange(max(0, len(rows) - count), len(rows)))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Encoded rows, labels as the user gave them, and when each row came (seconds since 1970)."""
+
+    rows: Rows
+    y: np.ndarray
+    came: np.ndarray
+
+
+def join(parts: list[LabelledRows]) -> LabelledRows:
+    return LabelledRows(
+        stack([part.rows for part in parts]),
+        np.concatenate([part.y for part in parts]),
+        np.concatenate([part.came for part in parts]),
+    )
+
+
+class NextPool(NamedTuple):
+    """A pool that a refresh is built with; the first ``joined`` of the new pieces are in it."""
+
+    pool: LabelledRows
+    joined: int
+
+
+@dataclass
+class PoolMemory:
+    """The pool of the current version, and what was learned since.
+
+    The stream's lock guards changes. ``max_rows``, and ``max_age`` in seconds: None for any.
+    """
+
+    pool: LabelledRows
+    max_rows: int | None = None
+    max_age: float | None = None
+    new: list[LabelledRows] = field(default_factory=list)  # what the pool does not have yet
+
+    def add(self, rows: Rows, y: np.ndarray, date: float) -> None:
+        if _sort_of(y) != _sort_of(self.pool.y):
+            raise InvalidInput(
+                f"Labels are of type {y.dtype}, those of the pool of type {self.pool.y.dtype}."
+            )
+        self.new.append(LabelledRows(rows, y, np.full(len(y), date)))
+
+    def upcoming(self, date: float) -> NextPool | None:
+        """The pool as it should be now; None where the current one is it."""
+        new = list(self.new)
+        pool = join([self.pool, *new])
+        kept = self._kept(pool.came, date)
+        if not new and len(kept) == len(pool.y):
+            return None
+        left = LabelledRows(take(pool.rows, kept), pool.y[kept], pool.came[kept])
+        return NextPool(left, len(new))
+
+    def commit(self, upcoming: NextPool) -> None:
+        """The pool that a refresh was built with has become the current one."""
+        self.pool = upcoming.pool
+        del self.new[: upcoming.joined]
+
+    def _kept(self, came: np.ndarray, date: float) -> np.ndarray:
+        """The youngest rows, in the order in which they stand in the pool."""
+        kept = np.arange(len(came))
+        if self.max_age is not None:
+            kept = kept[date - came <= self.max_age]
+        if self.max_rows is not None and len(kept) > self.max_rows:
+            # Of rows that came at the same time the later ones in the pool are the younger ones.
+            youngest = np.lexsort((-kept, -came[kept]))[: self.max_rows]
+            kept = np.sort(kept[youngest])
+        return kept
+
+
+def first_pool(estimator: Any, date: float) -> LabelledRows:
+    """The pool of a fitted estimator, all of it as old as the stream."""
+    pool = estimator.pool_
+    y = pool.y if pool.n_classes is None else estimator.classes_[pool.y]
+    return LabelledRows(pool.rows, y, np.full(len(y), date))
+
+
+def refitted(estimator: Any, pool: LabelledRows) -> Any:
+    """A new estimator with the same options and another pool; the old one is left as it is."""
+    if len(pool.y) < 2:
+        raise InvalidInput(
+            "Fewer than two rows are young enough for the pool: the plan stays as it was."
+        )
+    fresh = clone(estimator).set_params(random_state=estimator.options_.seed)
+    fresh.fit(pool.rows, pool.y)
+    fresh.backend_.share(estimator.backend_)
+    return fresh
+
+
+def check_labels(y: Any, rows: int, regression: bool) -> np.ndarray:
+    """Labels for as many rows; numbers for regression."""
+    labels = check_target(y)
+    if len(labels) != rows:
+        raise InvalidInput(f"X has {rows} rows, y has {len(labels)} labels.")
+    if not regression:
+        return labels
+    try:
+        numbers = labels.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput("Regression needs numbers as labels.") from error
+    if not np.isfinite(numbers).all():
+        raise InvalidInput("Labels must be finite numbers.")
+    return numbers
+
+
+def _sort_of(y: np.ndarray) -> str:
+    """Text, truth values or numbers: labels that may stand in one column."""
+    return {"U": "text", "O": "text", "S": "text", "b": "bool"}.get(y.dtype.kind, "number")

@@ -1,0 +1,148 @@
+"""The process: a socket, uvicorn, and an orderly end at SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import uvicorn
+
+from crumb.errors import InvalidInput
+from crumb.online import CrumbOnline, Observer
+from crumb.serve.app import make_app
+from crumb.serve.limits import Limits
+from crumb.serve.metrics import History, Metrics
+from crumb.serve.schema import Schema
+from crumb.serve.service import Service
+from crumb.serve.snapshot import PlanArchive, Snapshots, write_schema
+from crumb.serve.upkeep import few_arenas, looking, many_files, repeated, trim
+from crumb.serve.watch import event, log
+
+LAST_BYTES = 5  # seconds that a slow reader has for an answer that was written before the end
+BACKLOG = 2_048
+TRIM_EVERY = 15.0  # seconds
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that nobody can connect to yet: that a port is taken shows before the long work."""
+    try:
+        family, *_, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        said = error.strerror or error
+        raise InvalidInput(f"Cannot serve at {host}, port {port}: {said}.") from error
+    return bound
+
+
+def run_service(
+    make_stream: Callable[[Sequence[Observer]], tuple[CrumbOnline, Schema]],
+    bound: socket.socket,
+    limits: Limits,
+    options: Namespace,
+) -> None:
+    """Serve until SIGTERM; the last snapshot is written when everything accepted is answered.
+
+    ``options``: those of ``crumb serve``.
+    """
+    state, keep_plans = options.state, options.keep_plans
+    many_files()
+    few_arenas()
+    metrics, history, archive = Metrics(), History(), PlanArchive(state)
+    stream, schema = make_stream([metrics, history, *([archive] if keep_plans else [])])
+    with contextlib.ExitStack() as stack:
+        keep = None
+        if state is not None:
+            snapshots = Snapshots(stream, state, metrics)
+            keep = snapshots.write
+            state.mkdir(parents=True, exist_ok=True)
+            write_schema(state, schema)
+            if keep_plans:
+                archive.start(stream)
+            snapshots.write()
+            stack.callback(snapshots.write)
+        stack.callback(stream.close)
+        service = Service(stream, schema, limits, options.name, keep)
+        stack.callback(service.intake.close)
+        stack.enter_context(repeated(options.drift_every, looking(stream), "crumb-drift"))
+        stack.enter_context(repeated(TRIM_EVERY, trim, "crumb-memory"))
+        if state is not None:
+            stack.enter_context(
+                repeated(options.snapshot_every, snapshots.write, "crumb-snapshots")
+            )
+        app = make_app(service, metrics, history, learn=options.learn)
+        _run(app, service, bound, options.grace, options.json)
+
+
+class Server(uvicorn.Server):
+    """uvicorn that answers what it accepted before it goes, and goes with 0."""
+
+    def __init__(
+        self, config: uvicorn.Config, service: Service, ready: Callable[[], None], grace: float
+    ):
+        super().__init__(config)
+        self._service, self._ready, self._grace = service, ready, grace
+        self._leaving: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """uvicorn would raise the signal again at the end: the exit status would be a crash's."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends it at once
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._leave)
+        yield
+
+    def _leave(self) -> None:
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._drain())
+        else:  # asked twice: at once
+            self.force_exit = self.should_exit = True
+
+    async def _drain(self) -> None:
+        event("draining", active=self._service.active)
+        await self._service.drain()
+        await asyncio.sleep(self._grace)  # so that load balancers see that it is no longer ready
+        self.should_exit = True
+
+
+def _run(app: Any, service: Service, bound: socket.socket, grace: float, as_json: bool) -> None:
+    """Serve until SIGTERM or Ctrl-C; returns when everything accepted is answered."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=LAST_BYTES,
+        lifespan="off",
+        ws="none",
+    )
+
+    def ready() -> None:
+        stream, (host, port) = service.stream, bound.getsockname()[:2]
+        event("ready", version=stream.version, contexts=stream.plan.n_clusters)
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        said = f"crumb: {service.name!r} answers at {url}"
+        print(json.dumps({"name": service.name, "url": url}) if as_json else said, flush=True)
+
+    try:
+        Server(config, service, ready, grace).run(sockets=[bound])
+    except KeyboardInterrupt:
+        log.warning("interrupted")
+        sys.exit(130)
