@@ -144,7 +144,7 @@ class Training:
             last = progress.step == end or now - started > 60 * minutes or interrupted()
             keep = last or now - saved > SAVE_SECONDS
             if keep or now - logged > LOG_SECONDS:
-                self._log(losses, validate=last)
+                self._log(losses, (*["raw"] * last, *["average"] * keep))
                 losses, logged = [], time.monotonic()
             if keep:
                 self.save()
@@ -227,7 +227,8 @@ class Training:
     def _sample(self, shape: Shape, draw: Draw) -> Batch:
         return sample(self.progress.task, shape, draw, RECIPES[self.variant.recipe])
 
-    def _log(self, losses: list[Tensor], validate: bool) -> None:
+    def _log(self, losses: list[Tensor], judged: tuple[str, ...]) -> None:
+        """``judged``: the weights whose loss on held-out tables is written down as well."""
         progress = self.progress
         entry = {
             "step": progress.step,
@@ -236,10 +237,9 @@ class Training:
             "rate": float(f"{self.curriculum.rate_at(progress.step):.3g}"),
             "loss": round(float(torch.stack(losses).nanmean()), 5),
         }
-        if validate:
-            for averaged, prefix in ((False, "raw"), (True, "average")):
-                found = self.validation(averaged)
-                entry |= {f"{prefix}_{name}": round(loss, 5) for name, loss in found.items()}
+        for weights in judged:
+            found = self.validation(averaged=weights == "average")
+            entry |= {f"{weights}_{name}": round(loss, 5) for name, loss in found.items()}
         progress.log.append(entry)
 
 
