@@ -1,8 +1,8 @@
-"""Variants compared: each trained for the same seconds of a GPU that it has to itself, from the
-same seed.
+"""Variants compared: each learns for the same seconds, from the same seed.
 
-A run is a process of its own. Several are alive at a time, so that some compile while another
-trains; a lock makes sure that only one trains or is judged. Compiling counts for nothing.
+A run is a process of its own. Several are alive at a time, so that some prepare while another
+learns. A lock makes sure that only one learns or is judged. Preparing is not counted, but it takes
+some of the GPU from the run that learns.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ from pretraining.curriculum import MOST_ROWS, CoolDown, curriculum
 from pretraining.training import Training
 from pretraining.turns import alone
 
+MILESTONES = Path(__file__).parents[2] / "pretraining" / "milestones"
+
 
 def trained(folder, steps=12, minutes=5.0, task="classification", **more):
     training = Training(folder, task, "smoke", **more)
@@ -257,6 +259,14 @@ def test_a_run_starts_from_an_exported_network(tmp_path, capsys):
     asked[2] = "regression"
     assert main([*asked[:-3], str(tmp_path / "other"), *asked[-2:], "--steps", "1"]) == 1
     assert "another task, size or variant" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted(MILESTONES.glob("*.ckpt")), ids=lambda path: path.name)
+def test_runs_start_from_the_milestones(path, tmp_path):
+    task, _, step = path.stem.partition("-")
+    training = Training(tmp_path, task, start=path)
+    assert training.progress.step == int(step)
+    assert training.progress.tables > 90 * int(step)
 
 
 def test_runs_on_one_gpu_take_turns(tmp_path):
