@@ -35,8 +35,7 @@ from crumb.scale.engine import Engine, resolve_engine
 
 KERNELS: dict[str, dict[str, Any]] = {
     "auto": {"kernel": "auto"},
-    "rff 64": {"kernel": "rff", "rff_dim": 64},
-    "rff 256": {"kernel": "rff", "rff_dim": 256},
+    "rff": {"kernel": "rff"},
     "exact": {"kernel": "exact"},
 }
 
@@ -45,7 +44,7 @@ class Watched(Engine):
     """Another engine, and the seconds that its passes over the files took."""
 
     def __init__(self, inner: Engine):
-        self.inner, self.name, self.seconds = inner, inner.name, 0.0
+        self.inner, self.seconds = inner, 0.0
 
     def map(
         self, function: Callable[[Any], Any], tasks: Iterable[Any], total: int

@@ -1,4 +1,4 @@
-"""A model whose process dies, in a module of its own: only its workers load scikit-learn."""
+"""A model whose process dies. In a module of its own: few workers need to load sklearn."""
 
 from __future__ import annotations
 

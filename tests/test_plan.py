@@ -18,7 +18,7 @@ from crumb import MICP, MMD, EarlyStopping, Plan, select_contexts
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.options import Options
 from crumb.selection import Problem
-from crumb.selection.finder import TableFinder
+from crumb.selection.base import TableFinder
 
 RNG = np.random.default_rng(0)
 POOL, QUERIES = RNG.normal(size=(300, 4)) * [1, 2, 3, 4], RNG.normal(size=(60, 4)) + 0.5
@@ -139,7 +139,7 @@ def test_rff_plans_record_their_settings() -> None:
 
 @pytest.mark.parametrize("kernel", ["exact", "rff"])
 def test_same_seed_same_plan_whatever_the_threads(kernel: str) -> None:
-    """Many blocks, and a pool larger than the bandwidth's sample: every seed and thread matters."""
+    """Many blocks, and more rows than the bandwidth's sample: every seed and thread matters."""
     rng = np.random.default_rng(5)
     pool, queries = rng.normal(size=(40_000, 2)), rng.normal(size=(50, 2))
     plans = [

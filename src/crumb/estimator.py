@@ -27,7 +27,6 @@ from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
 from crumb.plan import Plan
 from crumb.planning import check_in_memory
 from crumb.pool import Pool, TablePool
-from crumb.scale.engine import Engine, resolve_engine
 from crumb.selection import Strategy
 from crumb.table.embedding import RowEmbedding
 from crumb.table.encoder import Rows, TableEncoder, in_files, to_rows
@@ -36,6 +35,8 @@ from crumb.table.space import EMBEDDING, check_features
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from crumb.scale.engine import Engine
 
 DEFAULT_QUANTILES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -109,9 +110,10 @@ class _Crumb(BaseEstimator):
             )
         # Mistakes in the parameters show before the table is read.
         options = Options.of(**{name: getattr(self, name) for name in DEFAULTS})
-        engine = resolve_engine(self.engine, self.n_jobs)
+        engine = self._resolve_engine() if in_files(X) or self.engine != "local" else None
         check_features(self.features)
         if in_files(X):
+            assert engine is not None
             pool, classes, backend = self._learn_files(X, y, where, columns, engine, options)
         else:
             check_in_memory(where, columns)
@@ -119,11 +121,17 @@ class _Crumb(BaseEstimator):
             pool, classes, backend = self._learn_table(rows, check_labels(y), options)
         options = options.resolve(pool, backend.window)
         # All at once and last: a fit that fails leaves the estimator as it was.
-        self.pool_, self.backend_, self.options_ = pool, engine.backend(backend), options
+        self.pool_, self.options_ = pool, options
+        self.backend_ = backend if engine is None else engine.backend(backend)
         self.bandwidth_, self.context_size_ = options.bandwidth, options.context_size
         self._set_classes(classes)
         self._pass_cost: PassCost | None = None  # measured when the first queries come
         return self
+
+    def _resolve_engine(self) -> Engine:
+        from crumb.scale.engine import resolve_engine
+
+        return resolve_engine(self.engine, self.n_jobs)
 
     def _learn_table(
         self, rows: Rows, labels: np.ndarray, options: Options

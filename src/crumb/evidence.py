@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
@@ -14,42 +16,36 @@ SUPPORT_QUANTILE = 0.99
 PROBES = 2_000  # rows of the pool whose nearest neighbours tell how far rows lie apart
 
 
-def trace(problem: Problem, context: np.ndarray, queries: np.ndarray, kernel: str) -> np.ndarray:
-    """MMD² between the queries and the first 1, 2, … rows of a context."""
-    held = problem.finder.held
-    points = problem.tensor(held.points[held.places(context)])
-    exact = Rbf(problem.options.bandwidth)
-    similarity = problem.features().like(points) if kernel == "rff" else exact
-    return similarity.prefix_mmd2(points, problem.tensor(queries)).cpu().double().numpy()
+def measure_traces(
+    problem: Problem, selection: Selection, mmd2: list[np.ndarray], swapped: np.ndarray
+) -> None:
+    """MMD² between the queries and the first 1, 2, … rows of each context, put into ``mmd2``.
 
-
-def unmeasured(selection: Selection) -> list[np.ndarray]:
-    return [np.array([np.nan]) for _ in selection.contexts]
-
-
-def measure_traces(problem: Problem, selection: Selection) -> list[np.ndarray]:
-    """MMD² by the exact kernel, where it is affordable, for strategies that do not watch it."""
-    members = [np.flatnonzero(selection.labels == k) for k in range(len(selection.contexts))]
-    pairs = list(zip(selection.contexts, members, strict=True))
-    cost = sum(
-        len(context) ** 2 + len(context) * len(queries) + len(queries) ** 2
-        for context, queries in pairs
-    )
-    if cost > EVIDENCE_VALUES:
-        return unmeasured(selection)
-    return [
-        trace(problem, context, problem.queries[queries], "exact") for context, queries in pairs
-    ]
+    Of contexts that have changed since the strategy watched them. For strategies that do not watch
+    it: of all contexts by the exact kernel, where that is affordable.
+    """
+    queries = [problem.queries[selection.labels == k] for k in range(len(mmd2))]
+    which: Iterable[int] = np.flatnonzero(swapped)
+    if selection.mmd2 is None:
+        sizes = [(len(context), len(queries[k])) for k, context in enumerate(selection.contexts)]
+        values = sum(rows**2 + rows * members + members**2 for rows, members in sizes)
+        which = range(len(mmd2)) if values <= EVIDENCE_VALUES else ()
+    for k in which:
+        points = problem.tensor(problem.finder.held.points_of(selection.contexts[k]))
+        exact = Rbf(problem.options.bandwidth)
+        kernel = problem.features().like(points) if selection.kernel == "rff" else exact
+        trace = kernel.prefix_mmd2(points, problem.tensor(queries[k]))
+        mmd2[k] = trace.cpu().double().numpy()
 
 
 def measure_support(problem: Problem, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
     """The distance of each query to its context, and whether it is outside of the pool."""
-    held, reference = problem.finder.held, problem.finder.reference
+    reference = problem.finder.reference
     distance = np.empty(len(problem.queries))
     order = np.argsort(selection.labels, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(selection.labels[order])) + 1):
         context = selection.contexts[selection.labels[members[0]]]
-        points = held.points[held.places(context)]
+        points = problem.finder.held.points_of(context)
         distance[members] = pairwise_distances_argmin_min(problem.queries[members], points)[1]
     if len(reference) < 2:
         return distance, np.zeros(len(distance), dtype=bool)

@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
-from crumb.evidence import measure_support, measure_traces, trace, unmeasured
 from crumb.options import Options
 from crumb.parallel import block_threads
 from crumb.plan import Plan
 from crumb.pool import Pool, TablePool
 from crumb.progress import progress_bar
-from crumb.scale.engine import resolve_engine
 from crumb.selection import MMD, Problem, Selection
 from crumb.selection.clustering import value_order
 from crumb.selection.rare_classes import keep_rare_classes
 from crumb.table.encoder import Rows, TableEncoder, in_files, to_rows
 from crumb.table.space import check_features
+
+UNMEASURED = np.array([np.nan])
 
 
 def select_contexts(
@@ -37,11 +37,9 @@ def select_contexts(
 ) -> Plan:
     """Cluster the queries and choose a context for each cluster, without any PFN.
 
-    The parameters are those of ``CrumbClassifier`` and its ``fit``; ``options`` are ``strategy``,
-    ``n_clusters``, ``context_size``, ``kernel``, ``rff_dim``, ``herd_batch``, ``bandwidth``,
-    ``early_stopping``, ``min_per_class``, ``device``, ``random_state``, ``n_jobs`` and ``verbose``.
-    ``min_per_class`` works only where ``y_pool``, the class of each pool row, is given. For a pool
-    in Parquet files ``y_pool`` is the name of that column.
+    The parameters are those of ``CrumbClassifier`` and of its ``fit``; ``options`` are its options
+    but for ``budget``. ``min_per_class`` works only where ``y_pool``, the class of each pool row,
+    is given. For a pool in Parquet files ``y_pool`` is the name of that column.
 
     Examples
     --------
@@ -49,10 +47,26 @@ def select_contexts(
     >>> from crumb import select_contexts
     >>> rng = np.random.default_rng(0)
     >>> pool, queries = rng.normal(size=(500, 4)), rng.normal(size=(30, 4))
-    >>> plan = select_contexts(pool, queries, n_clusters=3, context_size=50)
-    >>> plan.n_clusters, plan.sizes.tolist()
-    (3, [50, 50, 50])
+    >>> select_contexts(pool, queries, n_clusters=3, context_size=50).sizes.tolist()
+    [50, 50, 50]
     """
+    asked = _without_model(features, options)
+    about = {"features": features, "categorical_features": categorical_features}
+    if in_files(X_pool):
+        from crumb.scale.engine import resolve_engine
+        from crumb.scale.pool import open_pool
+
+        workers, classify = resolve_engine(engine, asked.n_jobs), None if y_pool is None else True
+        files = X_pool, y_pool, where, columns
+        pool: Pool = open_pool(*files, workers, asked, classify=classify, **about)
+    else:
+        check_in_memory(where, columns)
+        pool = table_pool(X_pool, y_pool, **about)
+    return pool.plan(_points(pool, to_rows(X_queries)), asked.resolve(pool))
+
+
+def _without_model(features: Any, options: dict[str, Any]) -> Options:
+    """The options, if no model is needed for them."""
     asked = Options.of(**options)
     if asked.budget is not None:
         raise InvalidInput("A budget needs a model: use the plan method of a fitted estimator.")
@@ -61,27 +75,14 @@ def select_contexts(
         raise InvalidInput(
             "features='embedding' needs a model: use the plan method of a fitted estimator."
         )
-    if in_files(X_pool):
-        from crumb.scale.pool import open_pool
+    return asked
 
-        pool: Pool = open_pool(
-            X_pool,
-            y_pool,
-            where,
-            columns,
-            resolve_engine(engine, asked.n_jobs),
-            asked,
-            classify=None if y_pool is None else True,
-            features=features,
-            categorical_features=categorical_features,
-        )
-    else:
-        check_in_memory(where, columns)
-        pool = table_pool(X_pool, y_pool, features, categorical_features)
-    queries = to_rows(X_queries)
-    if pool.columns != _names(queries) or len(pool.encoder.columns_) != queries.shape[1]:
+
+def _points(pool: Pool, queries: Rows) -> np.ndarray:
+    names = list(queries.columns) if isinstance(queries, pd.DataFrame) else None
+    if pool.columns != names or len(pool.encoder.columns_) != queries.shape[1]:
         raise InvalidInput("X_pool and X_queries must have the same columns in the same order.")
-    return pool.plan(pool.encode(queries)[1], asked.resolve(pool))
+    return pool.encode(queries)[1]
 
 
 def check_in_memory(where: Any, columns: Any) -> None:
@@ -100,10 +101,6 @@ def table_pool(X: Any, y: Any, features: Any, categorical_features: Any) -> Tabl
     if len(codes) != len(rows):
         raise InvalidInput(f"y_pool has {len(codes)} values for {len(rows)} pool rows.")
     return TablePool.learn(rows, encoder, codes, len(classes), features)
-
-
-def _names(rows: Rows) -> list[Any] | None:
-    return list(rows.columns) if isinstance(rows, pd.DataFrame) else None
 
 
 def make_plan(pool: Pool, queries: np.ndarray, options: Options, evidence: bool = True) -> Plan:
@@ -140,17 +137,20 @@ def _finish(
 ) -> Plan:
     """Rare classes, evidence, and the queries back in the order in which they ``came``."""
     swapped = _keep_rare_classes(problem, selection)
-    if selection.mmd2 is None:
-        selection.mmd2 = measure_traces(problem, selection) if evidence else unmeasured(selection)
+    mmd2 = selection.mmd2 or [UNMEASURED] * len(swapped)
+    mmd2 = [UNMEASURED if new else trace for trace, new in zip(mmd2, swapped, strict=True)]
     distance, outside = np.full(len(came), np.nan), np.zeros(len(came), dtype=bool)
     if evidence:
+        from crumb.evidence import measure_support, measure_traces
+
+        measure_traces(problem, selection, mmd2, swapped)
         distance, outside = measure_support(problem, selection)
     used, first, labels = np.unique(selection.labels[came], return_index=True, return_inverse=True)
     order = used[np.argsort(first)]  # numbered as their queries appear; empty clusters are dropped
     return Plan(
         labels=np.argsort(np.argsort(first))[labels],
         contexts=[np.asarray(selection.contexts[k], dtype=np.int64) for k in order],
-        mmd2=[selection.mmd2[k] for k in order],
+        mmd2=[mmd2[k] for k in order],
         stop_reasons=[selection.stop_reasons[k] for k in order],
         centroids=selection.centroids[order],
         query_distance=distance[came],
@@ -163,7 +163,7 @@ def _finish(
 
 
 def _keep_rare_classes(problem: Problem, selection: Selection) -> np.ndarray:
-    """``min_per_class`` for every context; traces of those that change are measured again."""
+    """``min_per_class`` for every context: how many rows of each are new."""
     swapped, held = np.zeros(len(selection.contexts), dtype=np.int64), problem.finder.held
     minimum = problem.options.min_per_class
     if held.codes is None or not minimum or not problem.options.strategy.drops_rows:
@@ -172,11 +172,7 @@ def _keep_rare_classes(problem: Problem, selection: Selection) -> np.ndarray:
         before = held.places(context)
         after = keep_rare_classes(before, selection.centroids[k], held.points, held.codes, minimum)
         swapped[k] = int((~np.isin(after, before)).sum())
-        if swapped[k]:
-            selection.contexts[k] = held.numbers(after)
-            if selection.mmd2 is not None and selection.kernel is not None:
-                queries = problem.queries[selection.labels == k]
-                selection.mmd2[k] = trace(problem, selection.contexts[k], queries, selection.kernel)
+        selection.contexts[k] = held.numbers(after)
     return swapped
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 import numpy as np
 import pandas as pd
 
-from crumb.selection.finder import Finder, TableFinder
+from crumb.selection.base import Finder, TableFinder
 from crumb.table.encoder import Rows, TableEncoder, fingerprint
 from crumb.table.pieces import Piece, take, take_column
 from crumb.table.row import RowReader

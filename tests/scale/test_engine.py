@@ -42,7 +42,7 @@ def test_a_poisoned_task_is_one_clear_error():
     assert list(LocalEngine(2).map(square, range(4), 4)) == [0, 1, 4, 9]
 
 
-def test_whoever_stops_listening_stops_the_work(tmp_path):
+def test_an_interrupt_stops_the_work(tmp_path):
     results = LocalEngine(2).map(Beat(tmp_path), iter(TASKS), len(TASKS))
     with pytest.raises(KeyboardInterrupt):
         interrupted(results, tmp_path)

@@ -1,4 +1,4 @@
-"""The same on Ray: the local engine's answers, and what happens when parts of a cluster die."""
+"""The same on Ray: the answers of the local engine, and what happens when parts die."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TASKS = [Task(number) for number in range(8)]
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A head node and a second one on this machine; workers can import the tests' modules."""
+    """A head node and a second one here, whose workers can import the tests' own modules."""
     from ray.cluster_utils import Cluster
 
     here = str(Path(__file__).parents[1])

@@ -7,26 +7,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crumb.herding.neighbours import below
 from crumb.herding.strata import STRATA
 from crumb.rng import row_numbers
-from crumb.scale import rules, shortlist
-from crumb.scale.block import Block
-from crumb.scale.closeness import Distance
-from crumb.scale.rules import (
-    NEAREST,
-    NearestRows,
-    NumberedRows,
-    RareClasses,
-    RowsOfCells,
-    Strata,
-    quotas,
-)
+from crumb.scale import shortlist
+from crumb.scale.rules import Block, NearestRows, NumberedRows, RareClasses, RowsOfCells
 from crumb.scale.shortlist import Shortlist
+from crumb.scale.strata import NEAREST, Distance, Strata, quotas
+
+
+class Rows:
+    """What a block asks of a reader, for points and classes in memory."""
+
+    seed = 5
+
+    def __init__(self):
+        self.computed = []
+
+    def points(self, table, rows=None):
+        self.computed.append(len(table[0]) if rows is None else len(rows))
+        return table[0] if rows is None else table[0][rows]
+
+    def codes(self, table, rows=None):
+        return table[1] if rows is None else table[1][rows]
 
 
 def block_of(points, ids, codes):
-    return Block.of(points, codes, ids, 5)
+    return Block(ids, Rows(), (points, codes), codes is not None)
 
 
 def blocks(points, codes, cuts):
@@ -147,19 +153,12 @@ def test_a_sample_foretells_limits_that_cost_no_candidate():
 
 @pytest.mark.parametrize("share", [1.0, 0.3])
 @pytest.mark.parametrize("spread", [0.1, 20.0])
-def test_the_nearest_rows_of_groups(monkeypatch, share, spread):
-    """The same rows, whether rows far from a group can be left out (little spread) or not."""
+def test_the_nearest_rows_of_groups(share, spread):
     rng = np.random.default_rng(7)
     points, groups = rng.normal(size=(4_000, 3)) * 4, np.repeat([0, 1, 2], [3, 2, 5])
     asking = rng.normal(size=(3, 3))[groups] * 4 + rng.normal(size=(10, 3)) * spread
-    rule = NearestRows(asking, rng.integers(1, 40, 10), share, groups)
-    roughly = NearestRows(asking, rule.most, share, groups, roughly=True)
-    looked = []
-    monkeypatch.setattr(
-        rules,
-        "below",
-        lambda some, rows, limits: looked.append(len(rows)) or below(some, rows, limits),
-    )
+    rule = NearestRows(asking, rng.integers(1, 40, 10), share)
+    roughly = NearestRows(asking, rule.most, share, roughly=True)
     drawn = np.flatnonzero(row_numbers(np.arange(4_000), 5, "rows") < share)
     sample = block_of(points[:500], np.arange(500), None)
     rough = roughly.expected_limits(sample, 4_000)
@@ -173,7 +172,6 @@ def test_the_nearest_rows_of_groups(monkeypatch, share, spread):
             np.testing.assert_array_equal(
                 found.done().ids[places], drawn[np.argsort(distance)[:count]]
             )
-    assert (len(looked) > 12) == (spread < 1)  # one call a block where nothing is left out
 
 
 def test_a_class_that_is_common_among_the_candidates_is_not_watched():
@@ -206,15 +204,13 @@ def test_only_rows_that_can_be_drawn_are_computed():
     centroid, ids = members.mean(axis=0, keepdims=True), np.arange(20_000)
     strata = Strata(Distance(centroid), [members], 1_000)
     limits = strata.expected_limits(block_of(points, ids, None), 20_000)
-    computed = []
-
-    def counted(rows):
-        computed.append(len(points) if rows is None else len(rows))
-        return points if rows is None else points[rows]
-
-    bound, free = Shortlist([strata], limits), Shortlist([strata])
-    bound.add(Block(ids, 5, counted))
-    assert 1_000 < sum(computed) < 10_000
+    bound, free, block = (
+        Shortlist([strata], limits),
+        Shortlist([strata]),
+        block_of(points, ids, None),
+    )
+    bound.add(block)
+    assert 1_000 < sum(block.reader.computed) < 10_000
     free.add(block_of(points, ids, None))
     rows = [
         one.done().ids[strata.candidates(one.lists_of(0), one.counts_of(0), 0, 1_000)]

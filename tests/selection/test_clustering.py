@@ -69,7 +69,7 @@ def test_same_seed_same_clusters() -> None:
 
 
 def test_many_threads_change_no_digit() -> None:
-    """Threads that add up as they finish would change the last digits from run to run."""
+    """Threads that add up as they finish would give other last digits from run to run."""
     script = (
         "import numpy as np; from crumb.selection.clustering import cluster; "
         "points = np.random.default_rng(0).normal(size=(3_000, 8)); "

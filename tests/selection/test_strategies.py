@@ -23,9 +23,8 @@ from crumb.selection import (
     Uniform,
     resolve_strategy,
 )
-from crumb.selection.base import REGISTRY
+from crumb.selection.base import REGISTRY, TableFinder
 from crumb.selection.clustering import cluster
-from crumb.selection.finder import TableFinder
 
 NAMES = ["centroid", "full", "knn", "micp", "mmd", "uniform", "voronoi"]
 

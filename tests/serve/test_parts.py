@@ -17,7 +17,7 @@ from serving import eventually
 from crumb import CrumbOnline
 from crumb.errors import StreamFull
 from crumb.online import Drift
-from crumb.plane import flatten
+from crumb.picture import Plane
 from crumb.serve import watch
 from crumb.serve.intake import Intake
 from crumb.serve.metrics import LENGTH, History
@@ -48,13 +48,13 @@ def test_history_counts_by_the_second():
 def test_axes_are_the_principal_components():
     rng = np.random.default_rng(0)
     points = rng.normal(size=(500, 4)) * [1, 5, 3, 1] + 7
-    plane = flatten(points)
+    plane = Plane.of(points)
     axes = plane.directions
     np.testing.assert_allclose(plane.centre, points.mean(axis=0))
     assert (np.abs(axes).argmax(axis=0) == [1, 2]).all()
     np.testing.assert_allclose(axes.T @ axes, np.eye(2), atol=1e-9)
-    assert flatten(points[:, :1]).directions.shape == (1, 2)
-    assert flatten(np.zeros((3, 2))).directions.shape == (2, 2)
+    assert Plane.of(points[:, :1]).directions.shape == (1, 2)
+    assert Plane.of(np.zeros((3, 2))).directions.shape == (2, 2)
 
 
 def test_the_map_shows_queries_and_not_the_pool():
@@ -65,7 +65,7 @@ def test_the_map_shows_queries_and_not_the_pool():
         answers = [future.result() for future in stream.submit_many(asked)]
         view = Map(stream).view()
         assert view["clusters"] == [answer.cluster for answer in answers]
-        plane = flatten(stream.estimator.pool_.points)
+        plane = Plane.of(stream.estimator.pool_.points)
         places = plane(stream.estimator.encode(asked)[1])
         np.testing.assert_allclose(view["queries"], places, atol=1e-3)
 

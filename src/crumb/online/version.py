@@ -19,7 +19,7 @@ from crumb.online.drift import Baseline
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.rng import generator
-from crumb.selection.finder import nearest_rows
+from crumb.selection.base import nearest_rows
 from crumb.table.encoder import Rows
 from crumb.table.pieces import take
 

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crumb.errors import InvalidInput
@@ -24,14 +23,11 @@ from crumb.plan import Plan
 from crumb.progress import progress_bar
 from crumb.rng import generator
 from crumb.scale.engine import LocalEngine
-from crumb.scale.frames import to_frame, with_categories
-from crumb.scale.reader import fetch_rows
+from crumb.scale.reader import fetch_rows, to_frame
 from crumb.scale.source import Source, count_rows, open_source
 
 CHUNK_ROWS = 100_000
 PLANNED_ROWS = 10_000  # queries behind a plan that is shared by more
-
-Answer = Callable[[pd.DataFrame, Plan], pd.DataFrame]
 
 
 def open_queries(queries: Any, columns: Sequence[str], where: Any = None) -> Source:
@@ -40,8 +36,8 @@ def open_queries(queries: Any, columns: Sequence[str], where: Any = None) -> Sou
 
 
 def read_rows(source: Source, ids: np.ndarray) -> pd.DataFrame:
-    table = fetch_rows(LocalEngine(1), source, ids, source.view.features)
-    return with_categories(to_frame(table, source.view.features), source.view.dictionaries)
+    view = source.view
+    return to_frame(fetch_rows(LocalEngine(1), source, ids, view.features), view.features, view)
 
 
 def sample_rows(source: Source, most: int, seed: int) -> pd.DataFrame:
@@ -55,7 +51,7 @@ def sample_rows(source: Source, most: int, seed: int) -> pd.DataFrame:
 def answer_files(
     source: Source,
     out: str | Path,
-    answer: Answer,
+    answer: Callable[[pd.DataFrame, Plan], pd.DataFrame],
     make_plan: Callable[[pd.DataFrame], Plan],
     about: dict[str, Any],
     *,
@@ -71,8 +67,7 @@ def answer_files(
     It is not called where a ``plan`` is given. ``about`` is all that decides the answers: parts
     that were made with another one are refused.
     """
-    out = Path(out)
-    folder = out.with_name(out.name + ".parts")
+    folder = Path(out).with_name(Path(out).name + ".parts")
     starts = range(0, source.rows, chunk_rows)
     parts = [folder / f"{number:06d}.parquet" for number in range(len(starts))]
     files = sorted({shard.path for shard in source.shards})
@@ -90,7 +85,7 @@ def answer_files(
                 assert plan is not None
                 _write(part, answer(rows, plan))
             advance(1)
-    _assemble(out, parts)
+    _join(Path(out), parts)
     shutil.rmtree(folder)
     return plan if plan is not None else make_plan(sample_rows(source, PLANNED_ROWS, seed))
 
@@ -113,11 +108,10 @@ def _write(path: Path, answers: pd.DataFrame) -> None:
         answers.to_parquet(file, index=False)
 
 
-def _assemble(out: Path, parts: Sequence[Path]) -> None:
+def _join(out: Path, parts: Sequence[Path]) -> None:
     """All parts in one file, each a row group."""
-    with atomic_write(out) as file:
-        schema = pq.read_schema(parts[0])
-        with pq.ParquetWriter(file, schema) as writer:
-            for part in parts:
-                table: pa.Table = pq.read_table(part)
-                writer.write_table(table.cast(schema), row_group_size=max(1, len(table)))
+    schema = pq.read_schema(parts[0])
+    with atomic_write(out) as file, pq.ParquetWriter(file, schema) as writer:
+        for part in parts:
+            table = pq.read_table(part)
+            writer.write_table(table.cast(schema), row_group_size=max(1, len(table)))

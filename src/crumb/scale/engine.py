@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 DEATHS = 2  # times that workers may die at the same tasks
 IDLE_SECONDS = 30
+IN_FLIGHT = 2  # tasks for each process
 Waiting = deque[tuple[Any, Any]]  # tasks, and their results to come
 _executors: dict[int, Any] = {}  # by the number of processes
 
@@ -32,8 +33,6 @@ class WorkerDied(CrumbError, RuntimeError):
 
 class Engine(ABC):
     """Where shards are scored and passes run."""
-
-    name: str
 
     @abstractmethod
     def map(
@@ -49,10 +48,8 @@ class Engine(ABC):
 class LocalEngine(Engine):
     """Processes on this machine; with one job, or one task, this process itself."""
 
-    name = "local"
-
-    def __init__(self, n_jobs: int | None = None, in_flight: int = 2):
-        self.n_jobs, self.in_flight = n_jobs, in_flight
+    def __init__(self, n_jobs: int | None = None):
+        self.n_jobs = n_jobs
 
     def map(
         self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int
@@ -78,11 +75,10 @@ class LocalEngine(Engine):
     ) -> Iterator[Result]:
         from joblib.externals.loky.process_executor import BrokenProcessPool
 
-        again: Iterator[Any] = iter(())  # tasks to be started again
         deaths = 0
         while True:
             try:
-                for task in islice(chain(again, tasks), self.in_flight * jobs - len(waiting)):
+                for task in islice(tasks, IN_FLIGHT * jobs - len(waiting)):
                     waiting.append((task, None))
                     waiting[-1] = (task, _processes(jobs).submit(function, task))
                 if not waiting:
@@ -96,7 +92,7 @@ class LocalEngine(Engine):
                         f"Worker processes were killed {deaths} times at {describe(waiting[0])}, "
                         "perhaps for want of memory: use fewer of them (n_jobs=1)."
                     ) from error
-                again = chain([task for task, _ in waiting], again)
+                tasks = chain([task for task, _ in waiting], tasks)  # once more
                 waiting.clear()
                 continue
             waiting.popleft()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,15 +18,14 @@ from crumb.options import Options
 from crumb.planning import table_pool
 from crumb.pool import HeldRows, Pool
 from crumb.rng import generator
-from crumb.scale.block import Block
 from crumb.scale.engine import Engine
 from crumb.scale.finder import FileFinder
-from crumb.scale.frames import to_frame, to_labels, with_categories
-from crumb.scale.reader import Reader, ReadPoints, fetch_rows
+from crumb.scale.reader import Reader, fetch_rows, to_frame, to_labels
+from crumb.scale.rules import Block
 from crumb.scale.source import Source, count_rows, open_source
 from crumb.scale.statistics import Statistics, gather, open_encoder
 from crumb.selection import Strategy
-from crumb.selection.finder import Finder, TableFinder, support_rows
+from crumb.selection.base import Finder, TableFinder, support_rows
 from crumb.table.encoder import TableEncoder
 from crumb.table.space import ColumnSpace, Space, learn_space
 
@@ -35,16 +35,16 @@ HELD_CELLS = 10_000_000  # a table with fewer cells is read whole, as a table in
 
 
 def fits_in_memory(source: Source) -> bool:
-    return source.rows * len(source.view.with_target()) <= HELD_CELLS
+    return source.rows * len(source.view.columns) <= HELD_CELLS
 
 
 def read_whole(source: Source) -> tuple[pd.DataFrame, np.ndarray | None]:
     """The table as a data frame, and its target."""
     view = source.view
-    columns = view.with_target()
-    blocks = pa.concat_tables([block for shard in source.shards for block in shard.blocks(columns)])
+    blocks = (block for shard in source.shards for block in shard.blocks(view.columns))
+    blocks = pa.concat_tables(blocks)
     labels = None if view.target is None else to_labels(blocks, view.target)
-    return with_categories(to_frame(blocks, view.features), view.dictionaries), labels
+    return to_frame(blocks, view.features, view), labels
 
 
 def open_pool(
@@ -104,31 +104,36 @@ class FilePool(Pool):
         """One pass over a counted source. ``classify``: whether labels are classes; None: none."""
         _check(options.strategy, features)
         opened = open_encoder(source.view, categorical_features)
-        samples = _Samples(source, options.seed)
-        statistics = gather(source, engine, opened, classify, samples.all, options.verbose)
-        statistics.check_labels()
+        seed, verbose = options.seed, options.verbose
+        # Rows whose numbers are known before the first pass, so that it can bring them along.
+        bandwidth = bandwidth_rows(source.rows, generator(seed, "bandwidth"))
+        support, sketched = support_rows(source.rows, seed), _sketch_rows(source, seed)
+        plain = np.union1d(bandwidth, support)  # kept as rows
+        every = np.union1d(plain, sketched)
+        statistics = gather(source, engine, opened, classify, every, verbose)
+        whole = pa.concat_tables(statistics.sample)
+        table, sketch = (whole.take(np.searchsorted(every, ids)) for ids in (plain, sketched))
         encoder, target = statistics.closed(opened), source.view.target
-        table = samples.table(statistics, samples.plain)
         space: Space = ColumnSpace(statistics.table, opened)
         if features is not None:
             rows = encoder.transform(to_frame(table, source.view.features))
             labels = None if target is None else to_labels(table, target)
             space, _ = learn_space(features, rows, encoder, labels, None)
-        classes = np.unique(statistics.distinct_labels()) if classify else None
-        reader = Reader(encoder, space, classes, options.seed)
-        held = _held(table, samples.plain, reader, target)
+        distinct = statistics.distinct_labels()
+        reader = Reader(encoder, space, target, np.unique(distinct) if classify else None, seed)
+        held = _held(table, plain, reader)
         points = space.transform(held.rows)
         return cls(
             source,
             engine,
             reader,
             held,
-            points[np.searchsorted(samples.plain, samples.bandwidth)],
-            points[np.searchsorted(samples.plain, samples.support)],
-            samples.sketched(statistics, reader),
+            points[np.searchsorted(plain, bandwidth)],
+            points[np.searchsorted(plain, support)],
+            Block(sketched, reader, sketch, bool(classify)),
             _fingerprint(statistics, encoder, points),
-            held.y if classes is None else statistics.distinct_labels(),
-            options.verbose,
+            distinct if classify else held.y,
+            verbose,
         )
 
     @property
@@ -152,22 +157,17 @@ class FilePool(Pool):
         if not self.covered:
             return FileFinder(self, options)
         with_codes = self.n_classes is not None and options.min_per_class > 0
-        points, codes = self.read_points(ReadPoints(self.reader, 1.0, with_codes))
+        read, shards = partial(self.reader.read_shard, with_codes), self.source.shards
+        found = zip(*self.engine.map(read, shards, len(shards)), strict=True)
+        points, codes = map(np.concatenate, found)
         return TableFinder(points, codes if with_codes else None, options.seed)
-
-    def read_points(self, read: ReadPoints) -> tuple[np.ndarray, np.ndarray]:
-        """Points and classes from all shards."""
-        shards = self.source.shards
-        points, codes = zip(*self.engine.map(read, shards, len(shards)), strict=True)
-        return np.concatenate(points), np.concatenate(codes)
 
     def hold(self, contexts: Sequence[np.ndarray]) -> HeldRows:
         """The rows of some contexts, read from the files unless they are here already."""
         ids = np.unique(np.concatenate(list(contexts)))
         if self.held is None or not np.isin(ids, self.held.ids).all():
-            view = self.source.view
-            table = fetch_rows(self.engine, self.source, ids, view.with_target())
-            self.held = _held(table, ids, self.reader, view.target)
+            table = fetch_rows(self.engine, self.source, ids, self.source.view.columns)
+            self.held = _held(table, ids, self.reader)
         return self.held
 
     def __getstate__(self) -> dict[str, Any]:
@@ -175,36 +175,19 @@ class FilePool(Pool):
         return {**vars(self), "held": None}
 
 
-class _Samples:
-    """Rows whose numbers are known before the first pass, so that it can bring them along."""
-
-    def __init__(self, source: Source, seed: int):
-        self.source, rows = source, source.rows
-        self.bandwidth = bandwidth_rows(rows, generator(seed, "bandwidth"))
-        self.support = support_rows(rows, seed)
-        self.plain = np.union1d(self.bandwidth, self.support)  # kept as rows
-        # In random order, so that the first ones are a sample as well.
-        count = min(rows, SKETCH_ROWS, max(1, SKETCH_CELLS // len(source.view.features)))
-        self.sketch = generator(seed, "sketch").choice(rows, count, replace=False)
-        self.all = np.union1d(self.plain, self.sketch)
-
-    def table(self, statistics: Statistics, ids: np.ndarray) -> pa.Table:
-        whole = pa.concat_tables(statistics.sample)
-        return whole.take(pa.array(np.searchsorted(self.all, ids)))
-
-    def sketched(self, statistics: Statistics, reader: Reader) -> Block:
-        table, target = self.table(statistics, self.sketch), self.source.view.target
-        codes = None if reader.classes is None else reader.codes(table, str(target))
-        return Block.of(reader.points(table), codes, self.sketch, reader.seed)
+def _sketch_rows(source: Source, seed: int) -> np.ndarray:
+    """In random order, so that the first ones are a sample as well."""
+    count = min(source.rows, SKETCH_ROWS, max(1, SKETCH_CELLS // len(source.view.features)))
+    return generator(seed, "sketch").choice(source.rows, count, replace=False)
 
 
-def _held(table: pa.Table, ids: np.ndarray, reader: Reader, target: str | None) -> HeldRows:
+def _held(table: pa.Table, ids: np.ndarray, reader: Reader) -> HeldRows:
     rows = reader.encoder.transform(to_frame(table, reader.encoder.columns_))
     y, n_classes = np.zeros(len(rows)), None
     if reader.classes is not None:
-        y, n_classes = reader.codes(table, str(target)), len(reader.classes)
-    elif target is not None:
-        y = to_labels(table, target).astype(np.float64)
+        y, n_classes = reader.codes(table), len(reader.classes)
+    elif reader.target is not None:
+        y = to_labels(table, reader.target).astype(np.float64)
     return HeldRows(rows, y, ids, n_classes, reader.token)
 
 

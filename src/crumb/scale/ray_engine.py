@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -26,44 +26,29 @@ TOGETHER = 8  # contexts that a GPU gets at once: there they share passes
 Waiting = deque[tuple[str, Any]]  # what is under way, and the reference to its result
 
 
+@dataclass(eq=False)
 class RayEngine(Engine):
     """Ray tasks for shards and Ray actors for passes.
 
-    Parameters
-    ----------
-    address : str or None, default=None
-        Of a running cluster: ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``. None: the one
-        that this process is attached to, that of ``RAY_ADDRESS``, or a new one on this machine.
-    in_flight : int or None, default=None
-        Shards, and contexts for each actor, that are under way at most. None: two shards for each
-        core of the cluster, and two contexts for each actor.
-    cpus : float, default=1
-        Cores of a task that scores a shard.
-    actor_cpus : float, default=2
-        Cores of an actor without a GPU. The cluster has as many actors as its cores allow.
-    actor_gpus : float, default=1
-        GPUs of an actor where the cluster has any; 0 leaves them alone.
-    retries : int, default=3
-        How often Ray runs again what was lost with a worker, an actor or a node.
-    options : dict or None, default=None
-        Further arguments of ``ray.init``.
+    ``address`` is that of a running cluster: ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``.
+    None: the one that this process is attached to, that of ``RAY_ADDRESS``, or a new one on this
+    machine; ``options`` are further arguments of ``ray.init``. At most ``in_flight`` shards, and
+    contexts for each actor, are under way (two for each core, and two for each actor). A shard is
+    scored with ``cpus`` cores. An actor has ``actor_gpus`` GPUs where the cluster has any (0 leaves
+    them alone), and otherwise ``actor_cpus`` cores; there are as many actors as that allows. What
+    was lost with a worker, an actor or a node is run again, ``retries`` times at most.
     """
 
-    name = "ray"
+    address: str | None = None
+    in_flight: int | None = None
+    cpus: float = 1
+    actor_cpus: float = 2
+    actor_gpus: float = 1
+    retries: int = 3
+    options: dict[str, Any] | None = None
 
-    def __init__(
-        self,
-        address: str | None = None,
-        in_flight: int | None = None,
-        cpus: float = 1,
-        actor_cpus: float = 2,
-        actor_gpus: float = 1,
-        retries: int = 3,
-        options: dict[str, Any] | None = None,
-    ):
-        ray_package()
-        self.address, self.in_flight, self.cpus, self.options = address, in_flight, cpus, options
-        self.actor_cpus, self.actor_gpus, self.retries = actor_cpus, actor_gpus, retries
+    def __post_init__(self) -> None:
+        ray_package()  # a missing package shows before the work
 
     def start(self) -> Any:
         """Ray, attached to a cluster."""
@@ -106,6 +91,7 @@ class OnActors(Backend):
         self.name, self.path, self.outputs = inner.name, inner.path, inner.outputs
         self.window, self.max_classes = inner.window, inner.max_classes
         self.missing_is_a_value = inner.missing_is_a_value  # type: ignore[misc]
+        self.work, self.bytes = inner.work, inner.bytes  # type: ignore[method-assign]
         self._actors: list[Any] = []
 
     @property
@@ -116,12 +102,6 @@ class OnActors(Backend):
     def settings(self, settings: BackendSettings) -> None:
         self.inner.settings = settings
 
-    def work(self, rows: int, queries: int, columns: int) -> float:
-        return self.inner.work(rows, queries, columns)
-
-    def bytes(self, rows: int, queries: int, columns: int) -> float:
-        return self.inner.bytes(rows, queries, columns)
-
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
         return next(iter(self.predict_contexts([task], output)))
 
@@ -129,14 +109,15 @@ class OnActors(Backend):
         self, tasks: Iterable[ContextTask], output: Output
     ) -> Iterator[np.ndarray]:
         ray = self.engine.start()
-        gpus = self._start(ray)
+        size, tasks = TOGETHER if self._start(ray) else 1, iter(tasks)
         actors = self._actors
 
         def start(number: int, group: list[ContextTask]) -> tuple[str, Any]:
-            actor = actors[_turn(group[0], number) % len(actors)]
-            return f"pass {number}", actor.run.remote(group, output)
+            key = group[0].key
+            turn = number if key is None else int.from_bytes(key[:4], "big")
+            return f"pass {number}", actors[turn % len(actors)].run.remote(group, output)
 
-        groups = _grouped(tasks, TOGETHER if gpus else 1)
+        groups = iter(lambda: list(islice(tasks, size)), [])
         started = (start(number, group) for number, group in enumerate(groups))
         most = (self.engine.in_flight or 2) * len(actors)
         waiting: Waiting = deque()
@@ -165,15 +146,10 @@ class OnActors(Backend):
             count = there["GPU"] // self.engine.actor_gpus if gpus else there.get("CPU", 1) // cores
             each |= {"max_restarts": self.engine.retries, "max_task_retries": self.engine.retries}
             runner = ray.remote(scheduling_strategy="SPREAD", **each)(_Runner)
-            inner = self._portable("cuda" if gpus else "cpu", max(1, int(cores)))
+            inner, device = copy(self.inner), "cuda" if gpus else "cpu"
+            inner.settings = replace(inner.settings, device=device, n_jobs=max(1, int(cores)))
             self._actors = [runner.remote(inner) for _ in range(max(1, int(count)))]
         return gpus
-
-    def _portable(self, device: str, cores: int) -> Backend:
-        """The back-end as an actor uses it: on its device, with its cores."""
-        inner = copy(self.inner)
-        inner.settings = replace(inner.settings, device=device, n_jobs=cores)
-        return inner
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_actors": []}
@@ -199,48 +175,32 @@ def _in_order(
         waiting.extend(islice(started, most - len(waiting)))
         if not waiting:
             return
-        result = _get(ray, waiting[0][1], waiting[0][0])
+        what, reference = waiting[0]
+        try:
+            result = ray.get(reference)
+        except ray.exceptions.RayTaskError as error:  # the function itself failed
+            raise error.cause from None
+        except ray.exceptions.RayError as error:
+            raise WorkerDied(
+                f"Ray gave up {what} after several attempts ({type(error).__name__}): workers may "
+                "lack memory; what is done can be resumed."
+            ) from error
         waiting.popleft()
         yield result
 
 
-def _end(ray: Any, references: list[Any]) -> None:
+def _end(ray: Any, left: list[Any]) -> None:
     """Leave no task behind.
 
     A task that is cancelled as it ends can bring down the whole process (a race in Ray). Shards
     take about a second, so they are given the time. What still runs then is cancelled.
     """
-    left = references
     try:
-        if references:
-            _, left = ray.wait(
-                references, num_returns=len(references), timeout=PATIENCE, fetch_local=False
-            )
+        if left:
+            _, left = ray.wait(left, num_returns=len(left), timeout=PATIENCE, fetch_local=False)
     finally:
         for reference in left:
             ray.cancel(reference, force=True)
-
-
-def _get(ray: Any, reference: Any, what: str) -> Any:
-    try:
-        return ray.get(reference)
-    except ray.exceptions.RayTaskError as error:  # the function itself failed
-        raise error.cause from None
-    except ray.exceptions.RayError as error:
-        raise WorkerDied(
-            f"Ray gave up {what} after several attempts ({type(error).__name__}): workers may lack "
-            "memory; what is done can be resumed."
-        ) from error
-
-
-def _turn(task: ContextTask, number: int) -> int:
-    return number if task.key is None else int.from_bytes(task.key[:4], "big")
-
-
-def _grouped(tasks: Iterable[ContextTask], size: int) -> Iterator[list[ContextTask]]:
-    tasks = iter(tasks)
-    while group := list(islice(tasks, size)):
-        yield group
 
 
 def ray_package() -> Any:

@@ -1,6 +1,7 @@
-"""What is read from a shard: points of the selection space, class codes, and rows by number.
+"""What is read from a shard: data frames for ``TableEncoder``, points, class codes, rows by number.
 
-Workers import this module, ``statistics`` and ``shortlist``: none of them loads torch.
+In memory the kind of a column follows from its values. In files the types alone decide. Workers
+import this module, ``statistics`` and ``shortlist``: none of them loads torch.
 """
 
 from __future__ import annotations
@@ -9,19 +10,56 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from crumb.errors import InvalidInput
-from crumb.rng import row_numbers
-from crumb.scale.block import Some
 from crumb.scale.engine import Engine
-from crumb.scale.frames import plain_columns, to_frame, to_labels
-from crumb.scale.source import Shard, Source
+from crumb.scale.source import Shard, Source, View
 from crumb.table.encoder import LARGEST, TableEncoder
 from crumb.table.space import ColumnSpace, Space
+
+Some: TypeAlias = "np.ndarray | None"  # places in a block, rising; None: all
+
+
+def to_frame(block: pa.Table, columns: Sequence[str], view: View | None = None) -> pd.DataFrame:
+    """Some columns of a block; types that pandas would hold as objects become numbers first.
+
+    With a ``view`` what some file holds as a dictionary is a category again.
+    """
+    frame = pa.table({name: _number(block[name]) for name in columns}).to_pandas()
+    categories = view.dictionaries.intersection(columns) if view else ()
+    return frame.astype(dict.fromkeys(categories, "category"))
+
+
+def plain_columns(block: pa.Table, columns: Sequence[str]) -> list[np.ndarray] | None:
+    """The columns as they lie in memory; None unless all are plain numbers without holes."""
+    plain = pa.types.is_float32, pa.types.is_float64, pa.types.is_integer
+    found = [block[name] for name in columns]
+    if any(one.null_count or not any(is_of(one.type) for is_of in plain) for one in found):
+        return None
+    return [column.to_numpy() for column in found]
+
+
+def to_labels(block: pa.Table, target: str) -> np.ndarray:
+    """The target of a block as it would come from a data frame."""
+    column = block[target]
+    is_decimal = pa.types.is_decimal(column.type)
+    return pd.Series((_number(column) if is_decimal else column).to_pandas()).to_numpy()
+
+
+def _number(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    kind, types = column.type, pa.types
+    if types.is_boolean(kind):
+        column = column.cast(pa.uint8())
+    if types.is_boolean(kind) or types.is_decimal(kind) or types.is_null(kind):
+        return column.cast(pa.float64(), safe=False)
+    if types.is_date(kind):
+        return column.cast(pa.timestamp("us" if types.is_date32(kind) else "ms"))
+    return column.cast(pa.string()) if types.is_time(kind) else column
 
 
 @dataclass(frozen=True)
@@ -30,6 +68,7 @@ class Reader:
 
     encoder: TableEncoder
     space: Space
+    target: str | None
     classes: np.ndarray | None
     seed: int
     token: bytes = field(default_factory=partial(os.urandom, 16))  # of the pool
@@ -37,17 +76,15 @@ class Reader:
     def points(self, block: pa.Table, rows: Some = None) -> np.ndarray:
         if not (len(block) if rows is None else len(rows)):  # transformers refuse empty tables
             return np.empty((0, self.space.width), dtype=self.space.dtype)
-        points = self._of_numbers(block, rows)
-        if points is not None:
+        if (points := self._of_numbers(block, rows)) is not None:
             return points
         frame = to_frame(_taken(block, rows), self.encoder.columns_)
         return self.space.transform(self.encoder.transform(frame))
 
     def _of_numbers(self, block: pa.Table, rows: Some) -> np.ndarray | None:
         """The same without a data frame, for blocks of plain finite numbers; None for others."""
-        if not isinstance(self.space, ColumnSpace):
-            return None
-        if any(kind != "number" for kind in self.encoder.kinds_):
+        numeric = all(kind == "number" for kind in self.encoder.kinds_)
+        if not numeric or not isinstance(self.space, ColumnSpace):
             return None
         columns = plain_columns(block, self.encoder.columns_)
         if not columns:
@@ -58,66 +95,49 @@ class Reader:
             return None
         return self.space.of_columns(values)
 
-    def codes(self, block: pa.Table, target: str, rows: Some = None) -> np.ndarray:
-        labels = to_labels(_taken(block.select([target]), rows), target)
+    def codes(self, block: pa.Table, rows: Some = None) -> np.ndarray:
+        assert self.target is not None
+        labels = to_labels(_taken(block.select([self.target]), rows), self.target)
         return pd.Index(self.classes).get_indexer(pd.Index(labels))
 
-
-@dataclass(frozen=True)
-class ReadPoints:
-    """The points, and perhaps the classes, of a random fraction of the rows of a shard."""
-
-    reader: Reader
-    fraction: float
-    with_codes: bool
-
-    def __call__(self, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
-        points, codes = [self.reader.points(pa.table({}))], [np.empty(0, dtype=np.int64)]
-        for first, block in shard.numbered_blocks(self.with_codes):
-            ids = np.arange(first, first + len(block))
-            rows = None
-            if self.fraction < 1.0:
-                numbers = row_numbers(ids, self.reader.seed, "sample of points")
-                rows = np.flatnonzero(numbers < self.fraction)
-            points.append(self.reader.points(block, rows))
-            if self.with_codes:
-                codes.append(self.reader.codes(block, str(shard.view.target), rows))
+    def read_shard(self, with_codes: bool, shard: Shard) -> tuple[np.ndarray, np.ndarray]:
+        """All points, and perhaps the classes."""
+        points, codes = [self.points(pa.table({}))], [np.empty(0, dtype=np.int64)]
+        for _, block in shard.numbered_blocks(with_codes):
+            points.append(self.points(block))
+            if with_codes:
+                codes.append(self.codes(block))
         return np.concatenate(points), np.concatenate(codes)
 
 
-@dataclass(frozen=True)
-class FetchRows:
+def _fetch(columns: Sequence[str], task: tuple[Shard, np.ndarray]) -> pa.Table:
     """Some rows of a shard, in order. Without a filter only their row groups are read."""
-
-    columns: tuple[str, ...]
-
-    def __call__(self, task: tuple[Shard, np.ndarray]) -> pa.Table:
-        shard, wanted = task
-        found, first, only = [], shard.first, None
-        if shard.view.where is None and shard.sizes:
-            rows = np.array([rows for _, rows in shard.sizes])
-            group = np.searchsorted(shard.first + np.cumsum(rows), wanted, side="right")
-            hit = np.isin(np.arange(len(rows)), group)
-            only = [number for (number, _), is_hit in zip(shard.sizes, hit, strict=True) if is_hit]
-            # The rows of a group that is left out are not seen: numbers count within the others.
-            skipped = np.cumsum(np.where(hit, 0, rows))
-            wanted = wanted - skipped[group]
-        for block in shard.blocks(self.columns, only):
-            here = wanted[(wanted >= first) & (wanted < first + len(block))] - first
-            if len(here):
-                found.append(block.take(pa.array(here)))
-            first += len(block)
-        if sum(map(len, found)) != len(wanted):
-            raise InvalidInput(f"{shard.path} has changed since it was opened: fit again.")
-        return pa.concat_tables(found)
+    shard, wanted = task
+    found, first, only = [], shard.first, None
+    if shard.view.where is None and shard.sizes:
+        rows = np.array([rows for _, rows in shard.sizes])
+        group = np.searchsorted(shard.first + np.cumsum(rows), wanted, side="right")
+        hit = np.isin(np.arange(len(rows)), group)
+        only = [number for (number, _), is_hit in zip(shard.sizes, hit, strict=True) if is_hit]
+        # The rows of a group that is left out are not seen: numbers count within the others.
+        skipped = np.cumsum(np.where(hit, 0, rows))
+        wanted = wanted - skipped[group]
+    for block in shard.blocks(columns, only):
+        here = wanted[(wanted >= first) & (wanted < first + len(block))] - first
+        if len(here):
+            found.append(block.take(here))
+        first += len(block)
+    if sum(map(len, found)) != len(wanted):
+        raise InvalidInput(f"{shard.path} has changed since it was opened: fit again.")
+    return pa.concat_tables(found)
 
 
 def fetch_rows(engine: Engine, source: Source, ids: np.ndarray, columns: Sequence[str]) -> pa.Table:
     """The rows with these numbers (each once, rising), as one table."""
     tasks = [(shard, shard.among(ids)) for shard in source.shards]
     tasks = [(shard, wanted) for shard, wanted in tasks if len(wanted)]
-    return pa.concat_tables(engine.map(FetchRows(tuple(columns)), tasks, len(tasks)))
+    return pa.concat_tables(engine.map(partial(_fetch, columns), tasks, len(tasks)))
 
 
 def _taken(block: pa.Table, rows: Some) -> pa.Table:
-    return block if rows is None else block.take(pa.array(rows))
+    return block if rows is None else block.take(rows)

@@ -3,35 +3,70 @@
 A rule has lists. It puts rows into them, each with a key, and every list keeps the rows of lowest
 key: the nearest rows where the key is a distance, random rows where it is the row's own random
 number. Both can be found shard by shard and joined. A list that is full has a limit: rows with
-higher keys need not be looked at.
+higher keys need not be looked at. ``strata.py`` has the rule for herding.
 
-Shapes: K clusters, b rows of a block, S strata, C classes, T points whose neighbours are wanted.
+Shapes: b rows of a block, d columns, K clusters, C classes, T points whose neighbours are wanted.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
-from crumb.herding.neighbours import below, nearest_each, squared_distances, tile_rows
-from crumb.herding.strata import ELSEWHERE, STRATA
-from crumb.scale.block import Block
-from crumb.scale.closeness import Closeness
+from crumb.herding.neighbours import below, nearest_each
+from crumb.rng import row_numbers
+from crumb.scale.reader import Reader
 
-BEYOND, NEAREST = STRATA, STRATA + 1  # lists of a cluster after its strata
-WORTH_PRUNING = 0.5  # fraction of the rows up to which leaving out the others saves time
-REACH = 1.001  # times the distance up to which rows are near: more than rounding takes away
-SAMPLE_CELLS = 1 << 22  # clusters × rows of a sample, held at once
+if TYPE_CHECKING:
+    from crumb.scale.strata import Strata
+
 SAMPLE_PAIRS = 1 << 26  # points × rows of a sample, compared in tiles
-SURE = 30  # rows of a sample from which the number in the pool is estimated …
-DEVIATIONS = 4.0  # … with this many standard deviations to spare
-# Expected candidates of a class, for each row of it that a context must have, with which the
-# class needs no list of its own.
-COMMON = 100
+DEVIATIONS = 4.0  # standard deviations to spare in what a sample tells about the pool
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # lists, keys, rows of the block
+
+
+class Block:
+    """Some rows of the pool, of which no more is computed than a rule asks for."""
+
+    def __init__(self, ids: np.ndarray, reader: Reader, table: pa.Table, with_codes: bool):
+        self.ids, self.reader, self.table, self.with_codes = ids, reader, table, with_codes
+        self.numbers = row_numbers(ids, reader.seed, "rows")  # (b,) the random number of each row
+        self._known = np.empty(0, dtype=np.int64), np.empty((0, 0))  # rows and their points
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def points(self) -> np.ndarray:
+        """(b, d) of all rows."""
+        return self.reader.points(self.table)
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """(b,) of all rows."""
+        return self.reader.codes(self.table)
+
+    def some_points(self, rows: np.ndarray) -> np.ndarray:
+        """Of rows in rising order; computed once where later rows are among earlier ones."""
+        if "points" in vars(self):
+            return self.points[rows]
+        known, points = self._known
+        places = np.searchsorted(known, rows)
+        if not len(known) or not np.array_equal(known.take(places, mode="clip"), rows):
+            self._known = rows, self.reader.points(self.table, rows)
+            return self._known[1]
+        return points.T.take(places, axis=1).T  # column by column, as they were computed
+
+    def some_codes(self, rows: np.ndarray) -> np.ndarray | None:
+        if "codes" in vars(self):
+            return self.codes[rows]
+        return self.reader.codes(self.table, rows) if self.with_codes else None
 
 
 class Rule(ABC):
@@ -90,9 +125,7 @@ class RowsOfCells(Rule):
 class NearestRows(Rule):
     """The ``counts`` (T,) rows nearest to each of T points, of a random ``fraction`` of all rows.
 
-    ``groups`` (T,) says which points lie together. Rows too far from the centre of a group are not
-    compared with its points, where that leaves out most rows. With ``roughly`` a few rows may be
-    missing: what a sample tells about their distance is believed.
+    With ``roughly`` a few may be missing: what a sample tells about their distance is believed.
     """
 
     most: np.ndarray
@@ -102,17 +135,11 @@ class NearestRows(Rule):
         points: np.ndarray,
         counts: np.ndarray | int,
         fraction: float = 1.0,
-        groups: np.ndarray | None = None,
         roughly: bool = False,
     ):
         self.n_lists, self.fraction, self.roughly = len(points), fraction, roughly
         self.points = np.ascontiguousarray(points, dtype=np.float64)
         self.most = np.broadcast_to(np.asarray(counts), (len(points),))
-        self.groups = np.zeros(len(points), dtype=np.int64) if groups is None else groups
-        sizes = np.bincount(self.groups)[:, None]
-        self.centres = np.zeros((len(sizes), points.shape[1]))
-        np.add.at(self.centres, self.groups, self.points / sizes[self.groups])
-        self.away = np.sqrt(((self.points - self.centres[self.groups]) ** 2).sum(axis=1))
 
     def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
         if self.fraction == 1.0:
@@ -123,26 +150,8 @@ class NearestRows(Rule):
         unknown = limits == np.inf
         limits = limits.copy()
         limits[unknown] = _nth(points, self.points[unknown], self.most[unknown])
-        for some, near in self._within_reach(points, limits):
-            k, places, distance = below(self.points[some], points[near], limits[some])
-            yield some[k], distance, rows[near[places]]
-
-    def _within_reach(
-        self, points: np.ndarray, limits: np.ndarray
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Some of the T points, and the rows that could be near them (triangle inequality)."""
-        together = np.ones(self.n_lists, dtype=bool)
-        if len(self.centres) > 1:
-            reach = np.full(len(self.centres), -np.inf)
-            np.maximum.at(reach, self.groups, np.sqrt(limits.clip(0.0)) + self.away)
-            rough = squared_distances(self.centres.astype(points.dtype), points)
-            for k, inside in enumerate(rough <= (REACH * reach[:, None]) ** 2):
-                if inside.mean() < WORTH_PRUNING:
-                    some = np.flatnonzero(self.groups == k)
-                    together[some] = False
-                    yield some, np.flatnonzero(inside)
-        if together.any():
-            yield np.flatnonzero(together), np.arange(len(points))
+        lists, places, distance = below(self.points, points, limits)
+        yield lists, distance, rows[places]
 
     def expected_limits(self, sample: Block, rows: int) -> np.ndarray:
         # The nearest rows of the fraction are nearer than those of a sample a quarter as large.
@@ -153,129 +162,6 @@ class NearestRows(Rule):
             spare = DEVIATIONS * (1.0 + np.sqrt(expected))
             counts = np.minimum(counts, np.ceil(expected + spare).astype(np.int64))
         return _nth(points, self.points, counts)
-
-
-class Strata(Rule):
-    """Candidates for herding, as ``rows_at_distances`` (herding/strata.py) takes them in memory.
-
-    Equally many come from each tenth of the queries' closeness to their cluster. What an inner
-    stratum lacks comes from the next one out, and a tenth from beyond. Each cluster has S + 2
-    lists: the strata, random rows beyond them, and the nearest rows beyond, where strata are short.
-    """
-
-    def __init__(self, measure: Closeness, members: list[np.ndarray], count: int):
-        levels = np.linspace(0, 1, STRATA + 1)[1:]
-        of_members = measure.of_members(members)
-        self.edges = np.stack([np.quantile(values, levels) for values in of_members])  # (K, S)
-        self.measure, self.count, self.n_clusters = measure, count, len(members)
-        self.n_lists = self.n_clusters * (STRATA + 2)
-
-    def room(self, counts: np.ndarray) -> np.ndarray:
-        quota, nearest = quotas(counts.reshape(self.n_clusters, -1)[:, :STRATA], self.count)
-        # The nearest rows may be among the random ones beyond.
-        beyond = self.count - _inside(self.count) + nearest
-        return np.column_stack([quota, beyond, nearest]).ravel()
-
-    def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
-        limits = limits.reshape(self.n_clusters, -1)
-        by_number, nearest = limits[:, :NEAREST], limits[:, NEAREST]
-        wanted = nearest > self.edges[:, -1]  # then all rows count, whatever their number
-        reach = np.where(wanted, 1.0, by_number.max(axis=1).clip(0.0, 1.0))  # (K,)
-        possible = np.flatnonzero(block.numbers < reach.max())
-        block.some_points(possible)
-        for clusters, rows in _tiles(reach, block.numbers, possible, self.measure.shares):
-            points, numbers = block.some_points(rows), block.numbers[rows]
-            close = self.measure(points, clusters)
-            strata = self._strata(close, points, clusters, numbers, reach)
-            drawn = np.flatnonzero(numbers < by_number[clusters[:, None], strata])
-            k, places = np.divmod(drawn, len(rows))
-            lists = clusters[k] * (STRATA + 2) + strata[k, places]
-            yield lists, numbers[places], rows[places]
-            for place, k in enumerate(clusters.tolist()):
-                if wanted[k]:
-                    beyond = np.flatnonzero(strata[place] == BEYOND)
-                    keys, near = self._nearest(close[place, beyond], points[beyond], k, nearest[k])
-                    lists = np.full(len(near), k * (STRATA + 2) + NEAREST)
-                    yield lists, keys, rows[beyond[near]]
-
-    def _strata(
-        self,
-        close: np.ndarray,
-        points: np.ndarray,
-        clusters: np.ndarray,
-        numbers: np.ndarray,
-        reach: np.ndarray,
-    ) -> np.ndarray:
-        """(K, b) by ten comparisons, faster than a search for each value.
-
-        Where rounding could decide, the exact closeness does, if the row is within reach.
-        """
-        room = self.measure.rounding(points).astype(close.dtype)
-        least, most = close - room, close + room
-        strata, highest = np.zeros(close.shape, dtype=np.int8), np.zeros(close.shape, dtype=np.int8)
-        for edge in self.edges[clusters].T.astype(close.dtype)[:, :, None]:
-            strata += (least > edge).view(np.int8)
-            highest += (most > edge).view(np.int8)
-        k, rows = np.divmod(np.flatnonzero(strata != highest), close.shape[1])
-        matters = numbers[rows] < reach[clusters[k]]
-        k, rows = k[matters], rows[matters]
-        exact = self.measure.exactly(points[rows], clusters[k])
-        strata[k, rows] = (self.edges[clusters[k]] < exact[:, None]).sum(axis=1)
-        return strata
-
-    def _nearest(
-        self, close: np.ndarray, points: np.ndarray, cluster: int, limit: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Exact closeness below the limit, at most about ``count`` of them, and their places."""
-        room = self.measure.rounding(points)
-        places = np.flatnonzero(close - room < limit)
-        if len(places) > 2 * self.count:
-            highest = (close + room)[places]
-            cut = np.partition(highest, self.count - 1)[self.count - 1]
-            places = places[(close - room)[places] <= cut]  # all that could be among the lowest
-        return self.measure.exactly(points[places], np.full(len(places), cluster)), places
-
-    def expected_limits(self, sample: Block, rows: int) -> np.ndarray:
-        strata = self._of_sample(sample)
-        table = np.stack([np.bincount(mine, minlength=STRATA + 1) for mine in strata])
-        sure = table >= SURE
-        whole = np.where(sure, table, 0) * (rows / table[0].sum())
-        # Estimated low, and as empty where too little is known: the next stratum may stand in.
-        cautious = whole / (1.0 + DEVIATIONS / np.sqrt(np.maximum(table, 1)))
-        quota, nearest = quotas(cautious[:, :STRATA].astype(np.int64), self.count)
-        wanted = np.column_stack([quota, self.count - _inside(self.count) + nearest])
-        spare = 1.0 + DEVIATIONS / np.sqrt(np.maximum(np.minimum(table, wanted), 1))
-        by_number = np.where(sure, spare * wanted / np.maximum(whole, 1), np.inf)
-        return np.column_stack([by_number, np.where(nearest > 0, np.inf, -np.inf)]).ravel()
-
-    def common(self, sample: Block, n_classes: int, m: int) -> np.ndarray:
-        """(K, C) classes with enough expected candidates, so that the m nearest need no list."""
-        quota, _ = quotas(np.full((1, STRATA), self.count), self.count)
-        found = []
-        for mine in self._of_sample(sample):
-            pairs = mine * n_classes + sample.codes[: len(mine)]
-            table = np.bincount(pairs, minlength=(STRATA + 1) * n_classes)
-            table = table.reshape(STRATA + 1, n_classes)[:STRATA]
-            expected = quota[0] @ (table / np.maximum(table.sum(axis=1, keepdims=True), 1))
-            found.append((table.sum(axis=0) >= SURE) & (expected >= COMMON * m))
-        return np.stack(found)
-
-    def _of_sample(self, sample: Block) -> np.ndarray:
-        points = sample.points[: max(1, SAMPLE_CELLS // self.n_clusters)]
-        clusters, reach = np.arange(self.n_clusters), np.ones(self.n_clusters)
-        close, numbers = self.measure(points, clusters), np.zeros(len(points))
-        return self._strata(close, points, clusters, numbers, reach).astype(np.int64)
-
-    def candidates(
-        self, lists: list[np.ndarray], counts: np.ndarray, k: int, count: int
-    ) -> np.ndarray:
-        """At most ``count`` candidates of cluster k, rising, from the rows in its lists."""
-        mine = lists[k * (STRATA + 2) : (k + 1) * (STRATA + 2)]
-        quota, nearest = quotas(counts.reshape(self.n_clusters, -1)[k : k + 1, :STRATA], count)
-        taken = [some[:most] for some, most in zip(mine, quota[0].tolist(), strict=False)]
-        near = mine[NEAREST][: int(nearest[0])]
-        others = mine[BEYOND][~np.isin(mine[BEYOND], near)][: count - _inside(count)]
-        return np.sort(np.concatenate([*taken, near, others]))
 
 
 class RareClasses(Rule):
@@ -314,37 +200,6 @@ class RareClasses(Rule):
         if self.strata is not None:
             limits[self.strata.common(sample, self.n_classes, self.most)] = -np.inf
         return limits.ravel()
-
-
-def _tiles(
-    reach: np.ndarray, numbers: np.ndarray, possible: np.ndarray, together: bool
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Clusters, and some rows whose numbers are within their reach.
-
-    Clusters of about the same reach (or all ``together``) share the work on a row. Tiles are small
-    enough for the cache.
-    """
-    steps = np.zeros(len(reach)) if together else np.ceil(np.log2(reach.clip(2.0**-16)) / 2)
-    for step in np.unique(steps):
-        clusters = np.flatnonzero(steps == step)
-        rows = possible[numbers[possible] < reach[clusters].max()]
-        for start in range(0, max(1, len(rows)), tile_rows(len(clusters))):
-            yield clusters, rows[start : start + tile_rows(len(clusters))]
-
-
-def quotas(counts: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many rows to take of the (K, S) in each stratum, and how many from beyond (K,)."""
-    inside, size = _inside(count), np.zeros(len(counts), dtype=np.int64)
-    quota = np.empty(counts.shape, dtype=np.int64)
-    for s in range(counts.shape[1]):
-        quota[:, s] = round(inside * (s + 1) / counts.shape[1]) - size
-        size += np.minimum(quota[:, s], counts[:, s])
-    return quota, inside - size
-
-
-def _inside(count: int) -> int:
-    """Of ``count`` candidates those that should come from the strata."""
-    return int(np.ceil(count * (1 - ELSEWHERE)))
 
 
 def _nth(points: np.ndarray, some: np.ndarray, counts: np.ndarray) -> np.ndarray:

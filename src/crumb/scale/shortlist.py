@@ -18,17 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
-import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from crumb.progress import progress_bar
-from crumb.scale.block import Block
 from crumb.scale.engine import Engine
 from crumb.scale.reader import Reader
-from crumb.scale.rules import Rule
+from crumb.scale.rules import Block, Rule
 from crumb.scale.source import Shard
 
 ROOM = 1 << 20  # entries, or rows, that may wait before they are sorted
@@ -57,6 +54,7 @@ class Shortlist:
         self.counts = np.zeros(self.starts[-1], dtype=np.int64)
         self.limits = np.full(self.starts[-1], np.inf) if limits is None else limits.copy()
         self.parts: list[Kept] = []
+        self.whole: Kept | None = None  # all parts, when nothing was added since
         self.sorted = self.used = 0  # entries, and rows, when they were sorted last
 
     def add(self, block: Block) -> None:
@@ -78,9 +76,11 @@ class Shortlist:
 
     def done(self) -> Kept:
         """Everything kept: entries by list and key, rows by number."""
-        self._sort()
-        self._drop_rows()
-        return self.parts[0]
+        if self.whole is None:
+            self._sort()
+            self._drop_rows()
+            self.whole = self.parts[0]
+        return self.whole
 
     def lists_of(self, number: int) -> list[np.ndarray]:
         """The places of the rows in each list of a rule, lowest key first."""
@@ -97,6 +97,7 @@ class Shortlist:
 
     def _wait(self, more: Kept) -> None:
         self.parts.append(more)
+        self.whole = None
         entries = sum(len(part.lists) for part in self.parts)
         if entries - self.sorted > max(ROOM, self.sorted):
             self._sort()
@@ -137,17 +138,13 @@ class Shortlist:
 
 def _concatenated(parts: Sequence[Kept], counts: np.ndarray) -> Kept:
     firsts = np.cumsum([0, *(len(part.ids) for part in parts)])
-    places = [part.places + first for part, first in zip(parts, firsts[:-1], strict=True)]
+    for part, first in zip(parts, firsts, strict=False):
+        part.places = part.places + first
+    columns = zip(*((p.lists, p.keys, p.places, p.ids, p.points) for p in parts), strict=True)
     codes = [part.codes for part in parts if part.codes is not None]
-    return Kept(
-        counts,
-        np.concatenate([part.lists for part in parts]),
-        np.concatenate([part.keys for part in parts]),
-        np.concatenate(places),
-        np.concatenate([part.ids for part in parts]),
-        np.concatenate([part.points for part in parts]),
-        np.concatenate(codes) if codes else None,
-    )
+    lists, keys, places, ids, points = map(np.concatenate, columns)
+    whole = np.concatenate(codes) if codes else None
+    return Kept(counts, lists, keys, places, ids, points, whole)
 
 
 @dataclass(frozen=True)
@@ -165,15 +162,10 @@ class Score:
         with threadpool_limits(1, "blas"):  # workers take shards, and do not split products
             for first, table in shard.numbered_blocks(self.with_codes):
                 for start in range(0, len(table), step):
-                    found.add(self._block(table.slice(start, step), first + start, shard))
+                    part = table.slice(start, step)
+                    ids = np.arange(first + start, first + start + len(part))
+                    found.add(Block(ids, self.reader, part, self.with_codes))
         return found.done()
-
-    def _block(self, table: pa.Table, first: int, shard: Shard) -> Block:
-        target, codes_of = shard.view.target, None
-        if self.with_codes and target is not None:
-            codes_of = partial(self.reader.codes, table, target)
-        ids = np.arange(first, first + len(table))
-        return Block(ids, self.reader.seed, partial(self.reader.points, table), codes_of)
 
 
 def score_shards(

@@ -8,6 +8,7 @@ before any work begins.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -40,7 +41,9 @@ class View:
     dictionaries: frozenset[str]  # columns that some file holds as a dictionary: categories
     block_rows: int
 
-    def with_target(self) -> tuple[str, ...]:
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Features and target."""
         return self.features if self.target is None else (*self.features, self.target)
 
 
@@ -55,9 +58,7 @@ class Shard:
     first: int = 0  # number of its first row in the whole table
     rows: int = 0
 
-    def blocks(
-        self, columns: Sequence[str], only: Sequence[int] | None = None
-    ) -> Iterator[pa.Table]:
+    def blocks(self, columns: Sequence[str], only: list[int] | None = None) -> Iterator[pa.Table]:
         """The rows in order, some ten thousand at a time; ``only`` these row groups."""
         with named(self.path):
             waiting: list[pa.RecordBatch] = []
@@ -73,7 +74,7 @@ class Shard:
     def numbered_blocks(self, with_target: bool) -> Iterator[tuple[int, pa.Table]]:
         """The same, each with the number of its first row; all row groups."""
         first = self.first
-        for block in self.blocks(self.view.with_target() if with_target else self.view.features):
+        for block in self.blocks(self.view.columns if with_target else self.view.features):
             yield first, block
             first += len(block)
         if first != self.first + self.rows:
@@ -90,11 +91,10 @@ class Shard:
         with named(self.path):
             return self._scanner([]).count_rows()
 
-    def _scanner(self, columns: list[str], only: Sequence[int] | None = None) -> ds.Scanner:
-        fragment = self.fragment if only is None else self.fragment.subset(row_group_ids=list(only))
-        options: dict[str, Any] = {}
-        if self.sizes:  # without buffers ahead of the reader, memory stays that of a row group
-            options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(pre_buffer=False)
+    def _scanner(self, columns: list[str], only: list[int] | None = None) -> ds.Scanner:
+        fragment = self.fragment if only is None else self.fragment.subset(row_group_ids=only)
+        # Without buffers ahead of the reader, memory stays that of a row group.
+        reading = ds.ParquetFragmentScanOptions(pre_buffer=False) if self.sizes else None
         return fragment.scanner(
             schema=self.view.schema,
             columns=columns,
@@ -102,8 +102,8 @@ class Shard:
             batch_size=self.view.block_rows,
             batch_readahead=1,
             fragment_readahead=1,
+            fragment_scan_options=reading,
             use_threads=False,
-            **options,
         )
 
 
@@ -113,15 +113,6 @@ class Source:
 
     view: View
     shards: tuple[Shard, ...]
-
-    def counted(self, counts: Sequence[int]) -> Source:
-        """The same with row numbers, once it is known how many rows each shard has."""
-        shards, first = [], 0
-        for shard, rows in zip(self.shards, counts, strict=True):
-            if rows:
-                shards.append(replace(shard, first=first, rows=rows))
-            first += rows
-        return replace(self, shards=tuple(shards))
 
     @property
     def rows(self) -> int:
@@ -135,13 +126,11 @@ def open_source(
     dataset = table if isinstance(table, ds.Dataset) else _dataset(os.fspath(table))
     if not isinstance(dataset, (ds.FileSystemDataset, ds.UnionDataset)):
         raise InvalidInput("This dataset is in memory, not in files: pass the table itself.")
-    schema, dictionaries = _unified(dataset, list(dataset.get_fragments()))
-    features, condition = _features(schema, target, columns), expression(where)
-    view = View(schema, features, target, condition, frozenset(dictionaries), BLOCK_ROWS)
-    if view.where is not None:
-        _check_condition(view)
+    schema, dictionaries = _unified(dataset)
+    features, condition = _features(schema, target, columns), _condition(where, schema)
+    view = View(schema, features, target, condition, dictionaries, BLOCK_ROWS)
     # Folders that the filter rules out are not opened.
-    fragments = dataset.get_fragments(filter=view.where)
+    fragments = dataset.get_fragments(filter=condition)
     return Source(view, tuple(shard for fragment in fragments for shard in _shards(view, fragment)))
 
 
@@ -151,23 +140,30 @@ def count_rows(source: Source, engine: Engine) -> Source:
         counts = [shard.count() for shard in source.shards]
     else:
         counts = list(engine.map(Shard.count, source.shards, len(source.shards)))
-    counted = source.counted(counts)
-    if not counted.rows:
+    firsts = np.cumsum([0, *counts]).tolist()
+    numbered = zip(source.shards, firsts, counts, strict=False)
+    shards = [replace(shard, first=first, rows=rows) for shard, first, rows in numbered if rows]
+    if not shards:
         raise InvalidInput("The files have no rows, or where= leaves none.")
-    return counted
+    return replace(source, shards=tuple(shards))
 
 
-def expression(where: Any) -> pc.Expression | None:
+def _condition(where: Any, schema: pa.Schema) -> pc.Expression | None:
     """A filter as pyarrow has it: an expression, or tuples such as ``[("year", ">=", 2020)]``."""
-    if where is None or isinstance(where, pc.Expression):
-        return where
+    if where is None:
+        return None
     try:
-        return pq.filters_to_expression(where)
+        found = where if isinstance(where, pc.Expression) else pq.filters_to_expression(where)
     except (TypeError, ValueError) as error:
         raise InvalidInput(
             "where must be a pyarrow expression or tuples such as [('year', '>=', 2020)], "
             f"got {where!r}."
         ) from error
+    try:
+        schema.empty_table().filter(found)
+    except (pa.ArrowException, KeyError) as error:
+        raise InvalidInput(f"where does not fit the columns of the files: {error}") from error
+    return found
 
 
 @contextmanager
@@ -201,8 +197,10 @@ def list_files(path: str) -> list[str]:
     if os.path.isfile(path):
         return [path]
     if os.path.isdir(path):
+        # Files that writers leave beside the data, as Spark's ``_temporary``, do not count.
         files = (file for file in Path(path).rglob("*") if file.suffix in SUFFIXES)
-        found = [str(file) for file in files if not _hidden(file, path)]
+        parts = ((str(file), file.relative_to(path).parts) for file in files)
+        found = [file for file, names in parts if not any(n[0] in "._" for n in names)]
     elif has_magic(path):
         found = [file for file in glob(path, recursive=True) if os.path.isfile(file)]
     else:
@@ -212,47 +210,36 @@ def list_files(path: str) -> list[str]:
     return sorted(found)
 
 
-def _hidden(file: Path, folder: str) -> bool:
-    """Files that writers leave beside the data, as Spark's ``_temporary``, do not count."""
-    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
-
-
-def _unified(dataset: ds.Dataset, fragments: Sequence[ds.Fragment]) -> tuple[pa.Schema, set[str]]:
+def _unified(dataset: ds.Dataset) -> tuple[pa.Schema, frozenset[str]]:
     """One schema for all files: the widest number types, dictionaries as their values."""
-    schemas = [dataset.schema]
-    for fragment in fragments:
-        with named(getattr(fragment, "path", "the dataset")):
-            schemas.append(fragment.physical_schema)
-    dictionaries = {
-        field.name for schema in schemas for field in schema if pa.types.is_dictionary(field.type)
-    }
-    schema = _plain(schemas[0])
-    for one, fragment in zip(schemas[1:], fragments, strict=True):
-        schema = _joined(schema, _plain(one), getattr(fragment, "path", "a part of the dataset"))
+    schema, dictionaries = _plain(dataset.schema)
+    for fragment in dataset.get_fragments():
+        path = getattr(fragment, "path", "a part of the dataset")
+        with named(path):
+            more, also = _plain(fragment.physical_schema)
+        try:
+            schema = pa.unify_schemas([schema, more], promote_options="permissive")
+        except pa.ArrowException as error:
+            raise InvalidInput(
+                f"The columns of {path} do not fit those of the files before it: {error}"
+            ) from error
+        dictionaries |= also
     return schema, dictionaries
 
 
-def _joined(schema: pa.Schema, more: pa.Schema, path: str) -> pa.Schema:
-    try:
-        return pa.unify_schemas([schema, more], promote_options="permissive")
-    except pa.ArrowException as error:
-        raise InvalidInput(
-            f"The columns of {path} do not fit those of the files before it: {error}"
-        ) from error
-
-
-def _plain(schema: pa.Schema) -> pa.Schema:
-    def kind(of: pa.DataType) -> pa.DataType:
-        return of.value_type if pa.types.is_dictionary(of) else of
-
-    return pa.schema([pa.field(field.name, kind(field.type)) for field in schema])
+def _plain(schema: pa.Schema) -> tuple[pa.Schema, frozenset[str]]:
+    """The schema with values for dictionaries, and the names of these."""
+    kinds = {field.name: field.type for field in schema}
+    names = frozenset(name for name, kind in kinds.items() if pa.types.is_dictionary(kind))
+    fields = [(f.name, f.type.value_type if f.name in names else f.type) for f in schema]
+    return pa.schema(fields), names
 
 
 def _features(
     schema: pa.Schema, target: str | None, columns: Sequence[str] | None
 ) -> tuple[str, ...]:
-    if len(set(schema.names)) < len(schema.names):
-        twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
+    if twice:
         raise InvalidInput(f"Column names must be unique; these occur twice: {', '.join(twice)}.")
     if target is not None and target not in schema.names:
         raise InvalidInput(
@@ -270,13 +257,6 @@ def _features(
     return features
 
 
-def _check_condition(view: View) -> None:
-    try:
-        view.schema.empty_table().filter(view.where)
-    except (pa.ArrowException, KeyError) as error:
-        raise InvalidInput(f"where does not fit the columns of the files: {error}") from error
-
-
 def _shards(view: View, fragment: ds.Fragment) -> Iterator[Shard]:
     path = getattr(fragment, "path", "the dataset")
     if not isinstance(fragment, ds.ParquetFileFragment):
@@ -284,18 +264,9 @@ def _shards(view: View, fragment: ds.Fragment) -> Iterator[Shard]:
         return
     with named(path):
         groups = [(group.id, group.num_rows) for group in fragment.row_groups]
-    some: list[tuple[int, int]] = []
-    for group in groups:
-        if some and sum(rows for _, rows in some) + group[1] > SHARD_ROWS:
-            yield _shard(view, path, fragment, some)
-            some = []
-        some.append(group)
-    if some:
-        yield _shard(view, path, fragment, some)
-
-
-def _shard(
-    view: View, path: str, fragment: ds.ParquetFileFragment, groups: list[tuple[int, int]]
-) -> Shard:
-    part = fragment.subset(row_group_ids=[number for number, _ in groups])
-    return Shard(view, path, part, tuple(groups))
+    while groups:
+        ends = np.cumsum([rows for _, rows in groups])
+        count = max(1, int((ends <= SHARD_ROWS).sum()))
+        some, groups = groups[:count], groups[count:]
+        part = fragment.subset(row_group_ids=[number for number, _ in some])
+        yield Shard(view, path, part, tuple(some))

@@ -7,8 +7,7 @@ of the shards, so the result does not depend on which worker had which shard.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import reduce
 from typing import Any
 
@@ -20,7 +19,7 @@ from threadpoolctl import threadpool_limits
 from crumb.errors import InvalidInput
 from crumb.progress import progress_bar
 from crumb.scale.engine import Engine
-from crumb.scale.frames import kinds_of, plain_columns, to_frame, to_labels
+from crumb.scale.reader import plain_columns, to_frame, to_labels
 from crumb.scale.source import Shard, Source, View
 from crumb.table.encoder import TableEncoder
 from crumb.table.statistics import Moments, TableStatistics
@@ -37,18 +36,6 @@ class Statistics:
     infinite: int = 0  # labels that are no finite number
     sample: list[pa.Table] = field(default_factory=list)  # rows that were asked for
 
-    def check_labels(self) -> None:
-        if self.unlabelled:
-            raise InvalidInput(
-                f"Input y contains NaN: {self.unlabelled} of {self.table.rows} labels are missing; "
-                "leave these rows out with where=~pyarrow.compute.field(name).is_null()."
-            )
-        if self.infinite:
-            raise InvalidInput(
-                "Input y contains infinity or a value too large for dtype('float64') in "
-                f"{self.infinite} rows: leave them out with where=."
-            )
-
     def distinct_labels(self) -> np.ndarray:
         """One label of each class, as a data frame would hold them."""
         return pd.Series(list(self.labels), dtype=object).infer_objects().to_numpy()
@@ -64,14 +51,9 @@ class Statistics:
         return TableEncoder.learned(encoder.columns_, kinds, bounds)
 
     def merge(self, other: Statistics) -> Statistics:
-        return Statistics(
-            self.table.merge(other.table),
-            self.present + other.present,
-            self.labels + other.labels,
-            self.unlabelled + other.unlabelled,
-            self.infinite + other.infinite,
-            self.sample + other.sample,
-        )
+        names = [one.name for one in fields(self) if one.name != "table"]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return Statistics(self.table.merge(other.table), **sums)
 
 
 @dataclass(frozen=True)
@@ -88,23 +70,22 @@ class Gather:
             for first, block in shard.numbered_blocks(with_target=True):
                 here = wanted[(wanted >= first) & (wanted < first + len(block))] - first
                 parts.append(self._block(block, shard, here))
-        return joined(parts)
+        return reduce(Statistics.merge, parts)
 
     def _block(self, block: pa.Table, shard: Shard, wanted: np.ndarray) -> Statistics:
-        present = np.array([len(block) - block[name].null_count for name in shard.view.features])
-        found = Statistics(self._columns(block), present)
-        if len(wanted):
-            found.sample = [block.take(pa.array(wanted))]
-        if shard.view.target is not None:
-            self._label(found, to_labels(block, shard.view.target))
-        return found
-
-    def _columns(self, block: pa.Table) -> TableStatistics:
-        names = self.encoder.columns_
+        names, target = self.encoder.columns_, shard.view.target
         plain = None if self.encoder.categorical_indices else plain_columns(block, names)
         if plain is not None:
-            return TableStatistics(len(block), Moments.of(plain), [])
-        return TableStatistics.of(self.encoder.transform(to_frame(block, names)), self.encoder)
+            table = TableStatistics(len(block), Moments.of(plain), [])
+        else:
+            table = TableStatistics.of(self.encoder.transform(to_frame(block, names)), self.encoder)
+        present = np.array([len(block) - block[name].null_count for name in names])
+        found = Statistics(table, present)
+        if len(wanted):
+            found.sample = [block.take(wanted)]
+        if target is not None:
+            self._label(found, to_labels(block, target))
+        return found
 
     def _label(self, found: Statistics, labels: np.ndarray) -> None:
         missing = pd.isna(labels)
@@ -129,7 +110,11 @@ def open_encoder(view: View, categorical_features: Any) -> TableEncoder:
     """An encoder that knows only the kinds: infinite values are counted, not moved."""
     encoder = TableEncoder(categorical_features)
     encoder.columns_ = list(view.features)
-    encoder.kinds_ = kinds_of(view, encoder)
+    encoder.kinds_ = [_kind(view.schema.field(name)) for name in view.features]
+    marked = view.dictionaries.union(encoder.declared())
+    for j, name in enumerate(view.features):
+        if name in marked and encoder.kinds_[j] != "empty":
+            encoder.kinds_[j] = "category"
     encoder.bounds_ = np.tile([-np.inf, np.inf], (len(view.features), 1))
     return encoder
 
@@ -143,18 +128,38 @@ def gather(
     verbose: int = 0,
 ) -> Statistics:
     """One pass. ``wanted``: numbers of rows that come along, rising."""
-    shards = source.shards
+    gather_shard, shards = Gather(encoder, bool(classify)), source.shards
     tasks = ((shard, shard.among(wanted)) for shard in shards)
+    found = None
+    with progress_bar(len(shards), "reading", verbose) as advance:
+        for part in engine.map(gather_shard, tasks, len(shards)):
+            found = part if found is None else found.merge(part)
+            advance(1)
+    assert found is not None
+    if found.unlabelled:
+        raise InvalidInput(
+            f"Input y contains NaN: {found.unlabelled} of {found.table.rows} labels are missing; "
+            "leave these rows out with where=~pyarrow.compute.field(name).is_null()."
+        )
+    if found.infinite:
+        raise InvalidInput(
+            "Input y contains infinity or a value too large for dtype('float64') in "
+            f"{found.infinite} rows: leave them out with where=."
+        )
+    return found
 
-    def parts() -> Iterator[Statistics]:
-        with progress_bar(len(shards), "reading", verbose) as advance:
-            for part in engine.map(Gather(encoder, bool(classify)), tasks, len(shards)):
-                yield part
-                advance(1)
 
-    return joined(parts())
-
-
-def joined(parts: Iterable[Statistics]) -> Statistics:
-    """All of them, in order."""
-    return reduce(Statistics.merge, parts)
+def _kind(field: pa.Field) -> str:
+    """ "number", "text" or "empty"."""
+    types = pa.types
+    texts = types.is_string, types.is_large_string, types.is_string_view, types.is_time
+    numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal
+    times = types.is_date, types.is_timestamp, types.is_duration
+    kinds = {"empty": (types.is_null,), "text": texts, "number": (*numbers, *times)}
+    for kind, tests in kinds.items():
+        if any(is_of(field.type) for is_of in tests):
+            return kind
+    raise InvalidInput(
+        f"The column {field.name!r} is of type {field.type}, which is no feature: "
+        "leave it out with columns=."
+    )

@@ -1,4 +1,12 @@
-"""What every strategy gets (``Problem``) and gives (``Selection``)."""
+"""What every strategy gets (``Problem``), may ask of the pool (``Finder``), and gives.
+
+A strategy puts its questions all at once, so that files are read in one pass. A ``Finder`` answers
+with row numbers: a list of arrays for each question. ``TableFinder`` has all points in memory;
+``scale/finder.py`` reads files. Both give the same answers: random rows are those with the lowest
+``row_numbers``, which belong to the rows.
+
+Shapes: N pool rows, T queries, K clusters, d columns of the selection space.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +14,132 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.neighbors import NearestNeighbors
 
+from crumb.errors import InvalidInput
 from crumb.herding.cost import Load
 from crumb.herding.kernel import RandomFourierFeatures
 from crumb.herding.search import Search
 from crumb.parallel import MapBlocks
-from crumb.rng import generator
-from crumb.selection.clustering import cluster
-from crumb.selection.finder import Finder
+from crumb.rng import generator, row_numbers
+from crumb.selection.clustering import cluster, nearest_centroid
 
 if TYPE_CHECKING:
     from crumb.options import Options
 
+SUPPORT_ROWS = 20_000  # pool rows that tell whether the pool reaches a query
 REGISTRY: dict[str, type[Strategy]] = {}
+
+
+class Nearest(NamedTuple):
+    """The n rows nearest to each point, nearest first."""
+
+    points: np.ndarray  # (K, d)
+    n: int
+
+
+class RandomOfCells(NamedTuple):
+    """n random rows of some cells. A cell is the rows nearest to one of the centroids."""
+
+    centroids: np.ndarray  # (cells, d)
+    n: int
+    cells: np.ndarray  # (K,) those asked for, rising
+
+
+Numbered: TypeAlias = list[np.ndarray]  # rows whose numbers are known
+Question: TypeAlias = Nearest | RandomOfCells | Numbered
+# Arguments of ``herd_candidates``, and what the plan should say of the candidates.
+Among: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows of the pool whose points are in memory."""
+
+    points: np.ndarray  # (m, d)
+    codes: np.ndarray | None  # (m,) classes 0 … C−1; None: regression, or not needed
+    ids: np.ndarray | None = None  # (m,) row numbers, rising; None: the whole pool
+
+    def places(self, ids: np.ndarray) -> np.ndarray:
+        """Where rows of the pool are in ``points``."""
+        return ids if self.ids is None else np.searchsorted(self.ids, ids)
+
+    def points_of(self, ids: np.ndarray) -> np.ndarray:
+        return self.points[self.places(ids)]
+
+    def numbers(self, places: np.ndarray) -> np.ndarray:
+        """The reverse."""
+        return places if self.ids is None else self.ids[places]
+
+
+class Finder(ABC):
+    """Answers the questions of a strategy."""
+
+    whole: ClassVar[bool]  # whether the points of all rows are in memory
+    size: int  # N
+    held: Held  # after the questions: at least the rows of the answers
+    reference: np.ndarray  # points that stand for the pool
+
+    @abstractmethod
+    def find(self, centroids: np.ndarray, *questions: Question) -> list[list[np.ndarray]]:
+        """Row numbers. ``centroids`` (K, d): of the clusters that will get contexts."""
+
+    @abstractmethod
+    def candidates(self, problem: Problem, labels: np.ndarray, centroids: np.ndarray) -> Among:
+        """For herding a context for each cluster of queries."""
+
+    @abstractmethod
+    def centroids(self, n_clusters: int) -> np.ndarray:
+        """Of clusters of the pool, at most that many."""
+
+
+class TableFinder(Finder):
+    """For a pool in memory."""
+
+    whole = True
+
+    def __init__(self, points: np.ndarray, codes: np.ndarray | None = None, seed: int = 0):
+        self.held, self.size, self.seed = Held(points, codes), len(points), seed
+
+    @cached_property
+    def reference(self) -> np.ndarray:  # type: ignore[override]
+        return self.held.points[support_rows(self.size, self.seed)]
+
+    def find(self, centroids: np.ndarray, *questions: Question) -> list[list[np.ndarray]]:
+        return [self._answer(question) for question in questions]
+
+    def _answer(self, question: Question) -> list[np.ndarray]:
+        if isinstance(question, Nearest):
+            return list(nearest_rows(self.held.points, question.points, question.n))
+        if isinstance(question, list):
+            return question
+        order = np.argsort(row_numbers(np.arange(self.size), self.seed, "rows"))
+        cells = nearest_centroid(self.held.points, question.centroids)[order]
+        return [order[cells == cell][: question.n] for cell in question.cells]
+
+    def candidates(self, problem: Problem, labels: np.ndarray, centroids: np.ndarray) -> Among:
+        return {"most": problem.search.most_candidates}, {}
+
+    def centroids(self, n_clusters: int) -> np.ndarray:
+        return cluster(self.held.points, n_clusters, self.seed)[1]
+
+
+def nearest_rows(pool: np.ndarray, points: np.ndarray, n: int) -> np.ndarray:
+    """The n pool rows nearest to each point, nearest first: (len(points), n)."""
+    search = NearestNeighbors(n_neighbors=min(n, len(pool)), algorithm="brute").fit(pool)
+    return search.kneighbors(np.asarray(points, dtype=pool.dtype), return_distance=False)
+
+
+def support_rows(rows: int, seed: int) -> np.ndarray:
+    """The numbers of the rows that stand for a pool when the evidence is measured."""
+    if rows <= SUPPORT_ROWS:
+        return np.arange(rows)
+    return generator(seed, "support").choice(rows, SUPPORT_ROWS, replace=False)
 
 
 @dataclass(frozen=True)
@@ -42,25 +158,22 @@ class Problem:
         return self.options.context_size
 
     @property
-    def n_clusters(self) -> int:
-        return min(self.options.n_clusters, len(self.queries))
-
-    @property
     def seed(self) -> int:
         return self.options.seed
 
     @cached_property
     def search(self) -> Search:
         """How stage 2 searches."""
+        clusters = min(self.options.n_clusters, len(self.queries))
         rows, (queries, columns) = self.finder.size, self.queries.shape
-        return self.options.search(Load(rows, queries, self.n_clusters, self.n, columns))
+        return self.options.search(Load(rows, queries, clusters, self.n, columns))
 
     def rng(self, purpose: str) -> np.random.Generator:
         return generator(self.seed, purpose)
 
     def cluster(self) -> tuple[np.ndarray, np.ndarray]:
         """Stage 1: the cluster of each query (T,), and the centroids (K, d)."""
-        return cluster(self.queries, self.n_clusters, self.seed)
+        return cluster(self.queries, self.options.n_clusters, self.seed)
 
     def features(self) -> RandomFourierFeatures:
         """The same Ω and b however often they are asked for."""
@@ -70,8 +183,8 @@ class Problem:
     def tensor(self, points: np.ndarray) -> torch.Tensor:
         """Points of the selection space on the device; GPUs work in float32."""
         tensor = torch.from_numpy(np.ascontiguousarray(points))
-        device = self.options.device
-        return tensor if device == "cpu" else tensor.to(device, torch.float32)
+        gpu = self.options.device != "cpu"
+        return tensor.to(self.options.device, torch.float32) if gpu else tensor
 
 
 @dataclass
@@ -81,17 +194,13 @@ class Selection:
     labels: np.ndarray  # (T,)
     centroids: np.ndarray  # (K, d)  where rows that were not planned for are routed
     contexts: list[np.ndarray]  # row numbers
-    stop_reasons: list[str]
+    stop_reasons: list[str] = field(default_factory=list)  # by default: n rows are reached
     mmd2: list[np.ndarray] | None = None  # traces, where the strategy watched them
     kernel: str | None = None  # the way that was taken
     facts: dict[str, Any] = field(default_factory=dict)  # what else the plan should say of it
 
-    @classmethod
-    def of_size_n(
-        cls, labels: np.ndarray, centroids: np.ndarray, contexts: list[np.ndarray]
-    ) -> Selection:
-        """Contexts that ended because they have the context size."""
-        return cls(labels, centroids, contexts, ["budget"] * len(contexts))
+    def __post_init__(self) -> None:
+        self.stop_reasons = self.stop_reasons or ["budget"] * len(self.contexts)
 
 
 class Strategy(BaseEstimator, ABC):
@@ -111,7 +220,13 @@ class Strategy(BaseEstimator, ABC):
         """Give every query a cluster, and every cluster a context of ``problem.n`` pool rows."""
 
 
-def top_up(own: np.ndarray, nearest: np.ndarray, n: int) -> np.ndarray:
-    """``own`` rows, then the nearest other ones, until there are n."""
-    others = nearest[~np.isin(nearest, own)]
-    return np.concatenate([own, others[: n - len(own)]])
+def resolve_strategy(strategy: str | Strategy) -> Strategy:
+    """A strategy from its name, or the configured object itself."""
+    if isinstance(strategy, Strategy):
+        return strategy
+    if isinstance(strategy, str) and strategy in REGISTRY:
+        return REGISTRY[strategy]()
+    known = ", ".join(map(repr, sorted(REGISTRY)))
+    raise InvalidInput(
+        f"Unknown strategy {strategy!r}: choose one of {known}, or pass a strategy object."
+    )

@@ -23,10 +23,9 @@ ROUNDING = 16  # how far two distances may be off, in rounding errors of a produ
 
 
 def cluster(points: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """At most ``n_clusters`` non-empty clusters of the points: labels (T,), centroids (K, d).
+    """Non-empty clusters of the points, at most as many as asked: labels (T,), centroids (K, d).
 
-    K is lowered to the number of distinct points where there are fewer. A label is always the
-    centroid nearest to the point. A frozen plan routes rows that it has not seen by the same rule.
+    A label is always the nearest centroid. A frozen plan routes new rows by the same rule.
     """
     n_clusters = min(n_clusters, len(points))
     if n_clusters == 1:
@@ -80,11 +79,10 @@ def nearest_centroid(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     centroids = np.asarray(centroids, dtype=points.dtype)
     if len(centroids) == 1:
         return np.zeros(len(points), dtype=np.int64)
-    rows = max(1, ROUTE_CELLS // len(centroids))
-    parts = [
-        _nearest(points[start : start + rows], centroids) for start in range(0, len(points), rows)
-    ]
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+    labels, rows = np.zeros(len(points), dtype=np.int64), max(1, ROUTE_CELLS // len(centroids))
+    for start in range(0, len(points), rows):
+        labels[start : start + rows] = _nearest(points[start : start + rows], centroids)
+    return labels
 
 
 def _nearest(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict
 from importlib.util import find_spec
 from typing import Any
@@ -17,10 +16,6 @@ from crumb.herding.kernel import Rbf
 from crumb.herding.objective import ExactObjective, RffObjective
 from crumb.selection.base import Problem, Selection, Strategy
 
-# Contexts, and what the plan should say of how they were found.
-Found = tuple[list[Herded], dict[str, Any]]
-Stage1 = tuple[np.ndarray, np.ndarray]  # labels (T,), centroids (K, d)
-
 
 class MMD(Strategy):
     """Greedy minimisation of the MMD between each cluster of queries and its context."""
@@ -28,17 +23,20 @@ class MMD(Strategy):
     name = "mmd"
 
     def select(self, problem: Problem) -> Selection:
-        stage1 = problem.cluster()
+        labels, centroids = problem.cluster()
         # Where the pool is not in memory, herding has candidates only.
-        ways = problem.search.ways if problem.finder.whole else ("candidates",)
-        for way in ways:
-            found = WAYS[way](problem, stage1, way == ways[-1])
-            if found is not None:
+        for way in problem.search.ways if problem.finder.whole else ("candidates",):
+            if way == "candidates":
+                herded, facts, enough = _among_candidates(problem, labels, centroids)
+            else:
+                herded, facts, enough = _among_all(problem, labels, way), {}, True
+            if enough:
                 break
-        assert found is not None
-        herded, facts = found
+        if way == "candidates":
+            problem.progress(problem.n)
         return Selection(
-            *stage1,
+            labels,
+            centroids,
             contexts=[problem.finder.held.numbers(context.indices) for context in herded],
             stop_reasons=[context.stop_reason for context in herded],
             mmd2=[context.mmd2 for context in herded],
@@ -47,61 +45,46 @@ class MMD(Strategy):
         )
 
 
-def _exact(problem: Problem, stage1: Stage1, last: bool) -> Found:
-    pool, clusters = _tensors(problem, stage1)
-    kernel = Rbf(problem.options.bandwidth)
-    if problem.search.batch == 1 and runs_on(pool):
+def _among_all(problem: Problem, labels: np.ndarray, way: str) -> list[Herded]:
+    """By the exact kernel or by random features: every row of the pool is a candidate."""
+    pool, clusters = _tensors(problem, labels)
+    kernel, batch = Rbf(problem.options.bandwidth), problem.search.batch
+    objective: Objective
+    if way == "rff":
+        features = problem.features().like(pool)
+        objective = RffObjective(features, pool, clusters, problem.map_blocks)
+    elif batch == 1 and runs_on(pool):
         from crumb.herding.gpu import GpuObjective
 
-        return _herd(problem, GpuObjective(kernel, pool, clusters)), {}
-    return _herd(problem, ExactObjective(kernel, pool, clusters, problem.map_blocks)), {}
+        objective = GpuObjective(kernel, pool, clusters)
+    else:
+        objective = ExactObjective(kernel, pool, clusters, problem.map_blocks)
+    return herd(objective, problem.n, batch, problem.options.early_stopping, problem.progress)
 
 
-def _rff(problem: Problem, stage1: Stage1, last: bool) -> Found:
-    pool, clusters = _tensors(problem, stage1)
-    features = problem.features().like(pool)
-    return _herd(problem, RffObjective(features, pool, clusters, problem.map_blocks)), {}
-
-
-def _candidates(problem: Problem, stage1: Stage1, last: bool) -> Found | None:
-    among = problem.finder.candidates(problem, *stage1)
-    contexts, doubling = herd_candidates(
+def _among_candidates(
+    problem: Problem, labels: np.ndarray, centroids: np.ndarray
+) -> tuple[list[Herded], dict[str, Any], bool]:
+    """Contexts, what the plan should say of the candidates, and whether these were enough."""
+    among, facts = problem.finder.candidates(problem, labels, centroids)
+    herded, doubling = herd_candidates(
         Rbf(problem.options.bandwidth),
-        *_tensors(problem, stage1),
+        *_tensors(problem, labels),
         problem.n,
-        among.most,
-        problem.seed,
-        problem.map_blocks,
-        problem.options.early_stopping,
-        candidates=among.candidates,
-        available=among.available,
-        first=among.first,
+        seed=problem.seed,
+        map_blocks=problem.map_blocks,
+        early_stopping=problem.options.early_stopping,
+        **among,
     )
-    if not doubling.enough and not last:
-        return None
-    problem.progress(problem.n)
-    return contexts, {"candidates": asdict(doubling), **among.facts}
+    return herded, {"candidates": asdict(doubling), **facts}, doubling.enough
 
 
-# Each gives None where another way is better, unless it is the last one.
-WAYS: dict[str, Callable[[Problem, Stage1, bool], Found | None]] = {
-    "exact": _exact,
-    "candidates": _candidates,
-    "rff": _rff,
-}
+def _tensors(problem: Problem, labels: np.ndarray) -> tuple[torch.Tensor, Clusters]:
+    """The points that are held, and the clusters of queries."""
+    pool, queries = problem.tensor(problem.finder.held.points), problem.tensor(problem.queries)
+    return pool, Clusters(queries, torch.from_numpy(labels).to(pool.device))
 
 
 def runs_on(pool: torch.Tensor) -> bool:
     """Whether the kernels of herding/gpu.py can be used."""
     return pool.is_cuda and find_spec("triton") is not None
-
-
-def _tensors(problem: Problem, stage1: Stage1) -> tuple[torch.Tensor, Clusters]:
-    """The points that are held, and the clusters of queries."""
-    pool, queries = problem.tensor(problem.finder.held.points), problem.tensor(problem.queries)
-    return pool, Clusters(queries, torch.from_numpy(stage1[0]).to(pool.device))
-
-
-def _herd(problem: Problem, objective: Objective) -> list[Herded]:
-    batch, stopping = problem.search.batch, problem.options.early_stopping
-    return herd(objective, problem.n, batch, stopping, problem.progress)

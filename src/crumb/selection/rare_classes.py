@@ -8,6 +8,7 @@ classes are swapped for the missing classes' rows nearest to the cluster. The si
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 
 
 def keep_rare_classes(
@@ -18,52 +19,19 @@ def keep_rare_classes(
     ``y`` holds class codes 0 … C−1. Rows that stay keep their order; new rows come at the end.
     """
     in_pool = np.bincount(y)
-    wanted = _affordable(in_pool, min_per_class, len(context))
+    minima = (np.minimum(in_pool, minimum) for minimum in range(min_per_class, -1, -1))
+    wanted = next(rows for rows in minima if rows.sum() <= len(context))  # the most with room
     present = np.bincount(y[context], minlength=len(in_pool))
     missing = np.maximum(wanted - present, 0)
     if not missing.any():
         return context
-    incoming = np.concatenate(
-        [
-            _nearest_of_class(c, missing[c], context, centroid, pool, y)
-            for c in np.flatnonzero(missing).tolist()
-        ]
-    )
-    leaving = _least_wanted(y[context], present - wanted, len(incoming))
-    return np.concatenate([np.delete(context, leaving), incoming])
-
-
-def _affordable(in_pool: np.ndarray, min_per_class: int, size: int) -> np.ndarray:
-    """Rows wanted of each class: the largest minimum up to ``min_per_class`` that has room."""
-    for minimum in range(min_per_class, 0, -1):
-        wanted = np.minimum(in_pool, minimum)
-        if wanted.sum() <= size:
-            return wanted
-    return np.zeros_like(in_pool)
-
-
-def _nearest_of_class(
-    label: int,
-    count: int,
-    context: np.ndarray,
-    centroid: np.ndarray,
-    pool: np.ndarray,
-    y: np.ndarray,
-) -> np.ndarray:
-    rows = np.flatnonzero(y == label)
-    rows = rows[~np.isin(rows, context)]
-    distance = ((pool[rows] - centroid) ** 2).sum(axis=1)
-    return rows[np.argsort(distance, kind="stable")[:count]]
-
-
-def _least_wanted(labels: np.ndarray, surplus: np.ndarray, count: int) -> list[int]:
-    """Positions of the last ``count`` rows whose class can spare them."""
-    leaving: list[int] = []
-    surplus = surplus.copy()
-    for position in range(len(labels) - 1, -1, -1):
-        if len(leaving) == count:
-            break
-        if surplus[labels[position]] > 0:
-            surplus[labels[position]] -= 1
-            leaving.append(position)
-    return leaving
+    incoming = []
+    for label in np.flatnonzero(missing):
+        rows = np.setdiff1d(np.flatnonzero(y == label), context)
+        distance = ((pool[rows] - centroid) ** 2).sum(axis=1)
+        incoming.append(rows[np.argsort(distance, kind="stable")[: missing[label]]])
+    # The last rows of classes that can spare them go.
+    backwards = y[context][::-1]
+    later = pd.Series(backwards).groupby(backwards).cumcount().to_numpy()  # of the same class
+    leaving = np.flatnonzero(later < (present - wanted)[backwards])[: missing.sum()]
+    return np.concatenate([np.delete(context, len(context) - 1 - leaving), *incoming])

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from crumb.online import CrumbOnline
-from crumb.plane import Plane, flatten
+from crumb.picture import Plane
 from crumb.serve.service import Service
 
 QUERIES = 200  # the latest, on the map
@@ -68,7 +68,7 @@ class Map:
         version = self._stream.current
         plan, estimator = version.plan, version.estimator
         if self._plane is None or self._plane[0] is not estimator:
-            self._plane = estimator, flatten(estimator.pool_.points)
+            self._plane = estimator, Plane.of(estimator.pool_.points)
         plane = self._plane[1]
         points = np.empty((0, plan.centroids.shape[1]))
         count = min(QUERIES, self._stream.stats().accepted)

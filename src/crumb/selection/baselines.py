@@ -1,0 +1,121 @@
+"""The strategies that CRUMB is compared with."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from crumb.checks import positive
+from crumb.errors import InvalidInput
+from crumb.selection.base import Nearest, Problem, RandomOfCells, Selection, Strategy
+from crumb.selection.clustering import cluster, nearest_centroid
+
+
+class Full(Strategy):
+    """The whole pool for all queries, in one pass: what the others try to come near to."""
+
+    name = "full"
+    default_clusters = 1
+    drops_rows = False
+
+    def select(self, problem: Problem) -> Selection:
+        labels, centroids = cluster(problem.queries, 1, problem.seed)
+        return Selection(labels, centroids, [np.arange(problem.finder.size)], ["whole pool"])
+
+
+class Uniform(Strategy):
+    """One random context for all queries, or with ``n_clusters`` > 1 one for each cluster."""
+
+    name = "uniform"
+    default_clusters = 1
+
+    def select(self, problem: Problem) -> Selection:
+        labels, centroids = problem.cluster()
+        rng, size = problem.rng("uniform"), problem.finder.size
+        drawn = [rng.choice(size, problem.n, replace=False) for _ in centroids]
+        (contexts,) = problem.finder.find(centroids, drawn)
+        return Selection(labels, centroids, contexts)
+
+
+class KNN(Strategy):
+    """The n nearest pool rows of each query. Every query is a cluster: ``n_clusters`` is unused."""
+
+    name = "knn"
+
+    def select(self, problem: Problem) -> Selection:
+        queries = problem.queries
+        (nearest,) = problem.finder.find(queries, Nearest(queries, problem.n))
+        return Selection(np.arange(len(queries)), queries, nearest)
+
+
+class CentroidNN(Strategy):
+    """The n nearest pool rows of each query-cluster centroid."""
+
+    name = "centroid"
+
+    def select(self, problem: Problem) -> Selection:
+        labels, centroids = problem.cluster()
+        (nearest,) = problem.finder.find(centroids, Nearest(centroids, problem.n))
+        return Selection(labels, centroids, nearest)
+
+
+class VoronoiUniform(Strategy):
+    """Random pool rows from the cell of each query-cluster centroid.
+
+    A cell with fewer than n rows is topped up with the rows nearest to its centroid, so that every
+    strategy has the same context size (the paper does not say what it does there).
+    """
+
+    name = "voronoi"
+
+    def select(self, problem: Problem) -> Selection:
+        labels, centroids = problem.cluster()
+        cells = np.arange(len(centroids))
+        return Selection(labels, centroids, _contexts_of_cells(problem, centroids, cells))
+
+
+class MICP(Strategy):
+    """The mixture of in-context prompters of MixturePFN, without its fine-tuning stage.
+
+    Cluster the pool, give each cluster a fixed context, route each query to the nearest one.
+
+    Parameters
+    ----------
+    gamma : float, default=1.0
+        K' = ⌈gamma · N / n⌉ clusters of the pool.
+    n_clusters : int or None, default=None
+        K' itself, in the place of ``gamma``.
+    """
+
+    name = "micp"
+
+    def __init__(self, gamma: float = 1.0, n_clusters: int | None = None):
+        self.gamma = gamma
+        self.n_clusters = n_clusters
+
+    def select(self, problem: Problem) -> Selection:
+        centroids = problem.finder.centroids(self._prompters(problem.finder.size, problem.n))
+        # K*: only the prompters that got queries run, so only they are built.
+        used, labels = np.unique(nearest_centroid(problem.queries, centroids), return_inverse=True)
+        return Selection(labels, centroids[used], _contexts_of_cells(problem, centroids, used))
+
+    def _prompters(self, rows: int, n: int) -> int:
+        """K' for a pool of that many rows and contexts of n."""
+        if self.n_clusters is not None:
+            return positive("MICP's n_clusters", self.n_clusters)
+        if not self.gamma > 0:
+            raise InvalidInput(f"MICP's gamma must be positive, got {self.gamma!r}.")
+        return math.ceil(self.gamma * rows / n)
+
+
+def _contexts_of_cells(
+    problem: Problem, centroids: np.ndarray, cells: np.ndarray
+) -> list[np.ndarray]:
+    """n random rows of each of some cells, topped up with the nearest rows of other cells."""
+    n, some = problem.n, centroids[cells]
+    found = problem.finder.find(some, RandomOfCells(centroids, n, cells), Nearest(some, n))
+    return [
+        np.concatenate([own, near[~np.isin(near, own)][: n - len(own)]])
+        for own, near in zip(*found, strict=True)
+    ]
