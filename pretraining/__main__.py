@@ -7,6 +7,7 @@ import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from crumb.errors import CrumbError
 from pretraining.variants import CHOSEN, VARIANTS
@@ -31,6 +32,13 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m pretraining", description=__doc__, allow_abbrev=False
     )
     verbs = parser.add_subparsers(required=True)
+    _add_train(verbs)
+    _add_ablate(verbs)
+    _add_tables(verbs)
+    return parser
+
+
+def _add_train(verbs: Any) -> None:
     train = verbs.add_parser("train", help="one piece of a run", allow_abbrev=False)
     train.set_defaults(work=_train)
     train.add_argument("--task", choices=("classification", "regression"), required=True)
@@ -57,8 +65,17 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--last", action="store_true", help="export the weights of the last step, not their average"
     )
+    train.add_argument(
+        "--start", type=Path, metavar="FILE", help="without a state: begin with this network"
+    )
+    train.add_argument(
+        "--lock", type=Path, metavar="FILE", help="prepare, then wait until no other run holds it"
+    )
     train.add_argument("--seed", type=int, default=0)
     _common(train)
+
+
+def _add_ablate(verbs: Any) -> None:
     ablate = verbs.add_parser(
         "ablate", help="variants, compared for equal seconds", allow_abbrev=False
     )
@@ -78,13 +95,15 @@ def _parser() -> argparse.ArgumentParser:
     ablate.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     ablate.add_argument("--lock", type=Path, help=argparse.SUPPRESS)
     _common(ablate)
+
+
+def _add_tables(verbs: Any) -> None:
     tables = verbs.add_parser(
         "tables", help="the development tables in one small file", allow_abbrev=False
     )
     tables.set_defaults(work=_tables)
     tables.add_argument("--datasets", type=Path, default=Path("../shared/datasets"))
     tables.add_argument("--out", type=Path, required=True, metavar="FILE")
-    return parser
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -99,8 +118,11 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 def _train(args: argparse.Namespace) -> None:
     from pretraining.training import Training
+    from pretraining.turns import alone
 
-    training = Training(args.state, args.task, args.size, args.variant, args.seed, args.device)
+    training = Training(
+        args.state, args.task, args.size, args.variant, args.seed, args.device, args.start
+    )
     if args.decay:
         if args.branch is None:
             raise CrumbError(
@@ -108,7 +130,8 @@ def _train(args: argparse.Namespace) -> None:
             )
         training.cool_down(args.branch, args.decay)
     training.prepare()
-    progress = training.run(args.minutes, args.steps, verbose=True)
+    with alone(args.lock):
+        progress = training.run(args.minutes, args.steps, verbose=True)
     of = f" of {training.end:,}" if training.end else ""
     print(
         f"{progress.task}: step {progress.step:,}{of}, {progress.tables:,} tables, "

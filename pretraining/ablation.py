@@ -1,20 +1,17 @@
-"""Variants compared: each trained for the same seconds of a GPU that it has to itself, from the
-same seed.
+"""Variants compared: each learns for the same seconds, from the same seed.
 
-A run is a process of its own. Several are alive at a time, so that some compile while another
-trains; a lock makes sure that only one trains or is judged. Compiling counts for nothing.
+A run is a process of its own. Several are alive at a time, so that some prepare while another
+learns. A lock makes sure that only one learns or is judged. Preparing is not counted, but it takes
+some of the GPU from the run that learns.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +20,7 @@ import torch
 from crumb.files import atomic_write
 from pretraining import validation
 from pretraining.training import Training
+from pretraining.turns import alone
 
 JUDGED = 3  # times in a run that the held-out tables are looked at
 WAIT = 0.2  # seconds
@@ -39,7 +37,7 @@ def one(
         training.prepare()
         training.validation()
         ready = time.monotonic()
-        with _alone(lock):
+        with alone(lock):
             waited = time.monotonic() - ready
             curve = _trained(training, seconds, tables)
     progress = training.progress
@@ -67,9 +65,7 @@ def _trained(training: Training, seconds: float, tables: Path | None) -> list[di
         progress.step = step + 1
         progress.tables += shape.tables
         if step % 10 == 9:
-            losses[
-                -1
-            ].item()  # the host runs ahead of the GPU: wait, so that the clock is that of the GPU
+            losses[-1].item()  # the host runs ahead: wait, so that the clock is the GPU's
         progress.seconds = time.monotonic() - started - paused
         if progress.seconds < seconds * (len(curve) + 1) / JUDGED:
             continue
@@ -96,13 +92,6 @@ def _judged(training: Training, tables: Path | None) -> dict[str, Any]:
             real = validation.real(training.network, tables, training.device) if tables else {}
         found[name] = {key: round(value, 5) for key, value in {**held_out, **real}.items()}
     return found
-
-
-@contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def many(

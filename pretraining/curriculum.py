@@ -14,9 +14,7 @@ import numpy as np
 
 from pretraining.prior import Shape
 
-MOST_ROWS = (
-    60_000  # tables × rows of a batch: attention kernels count the rows of a batch in 16 bits
-)
+MOST_ROWS = 60_000  # tables × rows of a batch: attention kernels count them in 16 bits
 TABLES_A_GROUP = 16
 
 
@@ -65,6 +63,7 @@ class Curriculum:
     rate: float = 2e-3
     warm_up: int = 300
     cooling: CoolDown | None = None
+    begun: int = 0  # the first step of the run
 
     def shapes(self, seed: int, tokens: int) -> list[list[Shape]]:
         """The shapes of every stage."""
@@ -82,19 +81,23 @@ class Curriculum:
     def rate_at(self, step: int) -> float:
         """Learning rate: a short rise, a plateau, and down with the root of the time when the run
         cools."""
-        rate = self.rate * min(1.0, (step + 1) / self.warm_up)
+        rate = self.rate * min(1.0, (step - self.begun + 1) / self.warm_up)
         if self.cooling is None or step < self.cooling.begin:
             return rate
         return rate * max(0.0, 1 - math.sqrt((step - self.cooling.begin) / self.cooling.steps))
 
 
 def curriculum(
-    size: str, rate: float = 2e-3, batch: float = 1.0, cooling: CoolDown | None = None
+    size: str,
+    rate: float = 2e-3,
+    batch: float = 1.0,
+    cooling: CoolDown | None = None,
+    begun: int = 0,
 ) -> Curriculum:
     """The schedule of a size; ``trial`` is that of ``small`` with few short shapes, for
     comparisons."""
     stages = tuple(replace(stage, cells=int(stage.cells * batch)) for stage in _STAGES[size])
-    return Curriculum(stages, rate, _WARM_UP[size], cooling)
+    return Curriculum(stages, rate, _WARM_UP[size], cooling, begun)
 
 
 _WARM_UP = {"smoke": 5, "trial": 100, "small": 300}

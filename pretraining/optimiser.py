@@ -8,7 +8,8 @@ few kernels instead of thousands.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -120,20 +121,36 @@ class Optimiser:
         return dict(zip(self.names, self.views(self.average), strict=True))
 
     def state(self) -> dict[str, Tensor]:
-        """What a resumed run needs beside the parameters, by name."""
-        momentum = {f"momentum.{a}x{b}": buffer for (a, b), buffer in self.momentum.items()}
-        averages = {f"average.{name}": view for name, view in self.averaged().items()}
-        return {
-            "count": self.count,
-            "first": self.first,
-            "second": self.second,
-            **momentum,
-            **averages,
-        }
+        """What a resumed run needs beside the parameters, by name.
 
+        Of the average, how far it is behind the parameters, with three digits: it is not learnt
+        from, and a state has to be small enough to travel.
+        """
+        pairs = zip(self.names, self.views(self.average), self.views(self.values), strict=True)
+        behind = {f"behind.{name}": (a - v).to(torch.bfloat16) for name, a, v in pairs}
+        return {**self._learnt(), **behind}
+
+    @torch.no_grad()
     def load(self, state: dict[str, Tensor]) -> None:
-        for name, tensor in self.state().items():
+        """After the parameters."""
+        for name, tensor in self._learnt().items():
             tensor.copy_(state[name])
+        self.average.copy_(self.values)
+        for name, average in self.averaged().items():
+            average.add_(state[f"behind.{name}"].to(average.device))
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Whatever is done inside is undone at the end."""
+        tensors = [self.values, self.average, *self._learnt().values()]
+        kept = [tensor.clone() for tensor in tensors]
+        yield
+        for tensor, before in zip(tensors, kept, strict=True):
+            tensor.copy_(before)
+
+    def _learnt(self) -> dict[str, Tensor]:
+        momentum = {f"momentum.{a}x{b}": buffer for (a, b), buffer in self.momentum.items()}
+        return {"count": self.count, "first": self.first, "second": self.second, **momentum}
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:

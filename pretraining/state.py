@@ -11,10 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from crumb.errors import InvalidCheckpoint
+from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.files import atomic_write
 
-PART_BYTES = 15_000_000
+PART_BYTES = 16_000_000
+
+
+SAME = ("task", "size", "variant")  # what a run has in common with the one it starts from
+COUNTS = ("step", "tables", "cells", "seconds")
 
 
 @dataclass
@@ -26,9 +30,8 @@ class Progress:
     variant: str
     seed: int
     config: dict[str, Any]
-    cooling: tuple[int, int] | None = (
-        None  # at which step the run begins to cool down, over how many steps
-    )
+    cooling: tuple[int, int] | None = None  # the step at which cooling begins, and its steps
+    begun: int = 0  # the first step of this run, if it went out from another's network
     step: int = 0
     tables: int = 0
     cells: int = 0
@@ -73,27 +76,48 @@ def load(folder: Path) -> tuple[Progress, dict[str, Tensor]] | None:
     return progress, tensors
 
 
-def export(path: Path, config: dict[str, Any], weights: dict[str, Tensor]) -> None:
-    """A checkpoint in tabicl's format. Matrices in bfloat16: half the file, and less than the noise
-    of the training."""
-    kept = {
-        name: (w.to(torch.bfloat16) if w.is_floating_point() and w.numel() > 4096 else w).cpu()
-        for name, w in weights.items()
-    }
+def export(path: Path, progress: Progress, weights: dict[str, Tensor]) -> None:
+    """A checkpoint in tabicl's format, with a word on its training. Matrices in bfloat16: half the
+    file, and less than the noise of the training."""
+    kept = {}
+    for name, weight in weights.items():
+        large = weight.is_floating_point() and weight.numel() > 4096
+        kept[name] = _copy(weight, torch.bfloat16 if large else weight.dtype)
+    made = {name: getattr(progress, name) for name in (*SAME, "seed", "cooling", *COUNTS)}
     with atomic_write(path) as file:
-        torch.save({"config": config, "state_dict": kept}, file)
+        torch.save({"config": progress.config, "state_dict": kept, "training": made}, file)
+
+
+def start(path: Path, progress: Progress) -> dict[str, Tensor]:
+    """The weights of an exported network; the progress goes on from its step."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+        config, made, weights = (content[key] for key in ("config", "training", "state_dict"))
+        same = all(made[name] == getattr(progress, name) for name in SAME)
+        fits = same and config == progress.config
+    except Exception as error:
+        raise InvalidCheckpoint(f"{path} is no network that a run can start from.") from error
+    if not fits:
+        raise InvalidInput(f"The network in {path} is of another task, size or variant.")
+    for name in COUNTS:
+        setattr(progress, name, made[name])
+    progress.begun = progress.step
+    return weights
 
 
 def _split(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     parts: list[dict[str, Tensor]] = [{}]
     room = PART_BYTES
     for name, tensor in tensors.items():
-        tensor = tensor.detach().to(
-            "cpu", copy=True
-        )  # a view would save the whole of what it looks at
+        tensor = _copy(tensor, tensor.dtype)
         if tensor.nbytes > room and parts[-1]:
             parts.append({})
             room = PART_BYTES
         parts[-1][name] = tensor
         room -= tensor.nbytes
     return parts
+
+
+def _copy(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """A view would save the whole of what it looks at."""
+    return tensor.detach().to("cpu", dtype, copy=True)

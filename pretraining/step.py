@@ -8,6 +8,7 @@ the next step are drawn meanwhile, on a stream of their own.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 
 import torch
@@ -38,14 +39,18 @@ def loss_of(
     return (torch.maximum(level * error, (level - 1) * error).mean(-1) * batch.weight).sum()
 
 
-def compiled_block() -> Block:
-    """``attention_block`` with its many small operations fused, for tables of any shape."""
-    import torch._dynamo.config as compiler
+def compiled_block(backend: str | Callable[..., object] = "inductor") -> Block:
+    """``attention_block`` with its many small operations fused, for tables of any shape.
 
-    compiler.recompile_limit = (
-        64  # few are needed; past the limit it would fall back without a word
-    )
-    return torch.compile(attention_block, dynamic=True)
+    One compilation takes ten seconds, so every kind of call should need one only.
+    """
+    import torch._dynamo.config as compiler
+    import torch.fx.experimental._config as shapes
+
+    # Few are needed. Past the limit the compiler would fall back without a word.
+    compiler.recompile_limit = 64
+    shapes.use_duck_shape = False  # two sizes that are equal once need not be equal for good
+    return torch.compile(attention_block, dynamic=True, backend=backend)
 
 
 class EagerSteps:
@@ -108,16 +113,13 @@ class RecordedSteps(EagerSteps):
 
     def prepare(self, batches: Iterable[tuple[Shape, Batch]]) -> None:
         """Compile and record everything beforehand; nothing is learnt."""
+        began = time.monotonic()
         for shape, batch in batches:
             self._record(shape, batch)
-        values, kept = (
-            self.optimiser.values.clone(),
-            {k: v.clone() for k, v in self.optimiser.state().items()},
-        )
-        self.optimiser.rate.zero_()
-        self.update = self._record_update()
-        self.optimiser.values.copy_(values)
-        self.optimiser.load(kept)
+            print(f"{time.monotonic() - began:5.0f} s: {shape}", flush=True)
+        with self.optimiser.unchanged():
+            self.optimiser.rate.zero_()
+            self.update = self._record_update()
 
     def _record(self, shape: Shape, batch: Batch) -> None:
         slot = Batch(batch.X.clone(), batch.y.clone(), batch.weight.clone())

@@ -26,7 +26,7 @@ from pretraining.state import Progress
 from pretraining.step import EagerSteps, RecordedSteps, compiled_block
 from pretraining.variants import CHOSEN, VARIANTS
 
-LOG_SECONDS, SAVE_SECONDS = 10.0, 120.0
+LOG_SECONDS, SAVE_SECONDS = 10.0, 60.0
 
 
 class Training:
@@ -40,6 +40,7 @@ class Training:
         variant: str = CHOSEN,
         seed: int = 0,
         device: str = "cpu",
+        start: Path | None = None,
     ):
         if seed < 0 or variant not in VARIANTS:
             raise InvalidInput(
@@ -57,20 +58,23 @@ class Training:
         self.optimiser = Optimiser(self.network.to(self.device), pace)
         if kept is not None:
             self._load(kept[1])
+        elif start is not None:
+            self.network.load_state_dict(state.start(start, self.progress))
+            self.optimiser.average.copy_(self.optimiser.values)
         self.curriculum = self._curriculum()
         self.shapes = self.curriculum.shapes(seed, self.network.row_num_cls)
         self.do_step = EagerSteps(self.network, self.optimiser)
         if self.device.type == "cuda":
-            torch.backends.cuda.enable_cudnn_sdp(
-                False
-            )  # it fails in the backward pass at these shapes
+            # cuDNN's attention fails in the backward pass at these shapes.
+            torch.backends.cuda.enable_cudnn_sdp(False)
             torch.backends.cuda.matmul.allow_tf32 = False  # the cells enter in float32
             self.do_step = RecordedSteps(self.network, self.optimiser, block=compiled_block())
         self._held_out: dict[str, list[Batch]] | None = None
 
     def _curriculum(self) -> Curriculum:
-        cooling = CoolDown(*self.progress.cooling) if self.progress.cooling else None
-        return curriculum(self.progress.size, self.variant.rate, self.variant.batch, cooling)
+        progress, variant = self.progress, self.variant
+        cooling = CoolDown(*progress.cooling) if progress.cooling else None
+        return curriculum(progress.size, variant.rate, variant.batch, cooling, progress.begun)
 
     def _load(self, tensors: dict[str, Tensor]) -> None:
         try:
@@ -91,10 +95,8 @@ class Training:
         if state.load(folder) is not None:
             raise InvalidInput(f"There is a run in {folder} already: branch off into a new folder.")
         seconds = self.progress.seconds / max(self.progress.step, 1) or 0.03
-        self.folder, self.progress.parts = (
-            folder,
-            [],
-        )  # what was saved stays with the run that goes on
+        self.folder = folder
+        self.progress.parts = []  # what was saved stays with the run that goes on
         self.progress.cooling = (self.progress.step, max(1, round(60 * minutes / seconds)))
         self.curriculum = self._curriculum()
         self.save()
@@ -108,7 +110,7 @@ class Training:
     def run(self, minutes: float, steps: int | None = None, verbose: bool = False) -> Progress:
         """Train until the minutes or these steps are over or the run has cooled; the state is kept
         either way."""
-        if self.progress.step == 0:
+        if self.progress.saves == 0:
             self.save()  # a folder that cannot be written to shows before the work, not after it
         self.progress.pieces += 1
         self.progress.devices.append(_name(self.device))
@@ -142,7 +144,7 @@ class Training:
             last = progress.step == end or now - started > 60 * minutes or interrupted()
             keep = last or now - saved > SAVE_SECONDS
             if keep or now - logged > LOG_SECONDS:
-                self._log(losses, validate=last)
+                self._log(losses, (*["raw"] * last, *["average"] * keep))
                 losses, logged = [], time.monotonic()
             if keep:
                 self.save()
@@ -164,11 +166,8 @@ class Training:
         """The network as a checkpoint: the running average of its weights, or those of the last
         step."""
         weights = self.network.state_dict()
-        state.export(
-            path,
-            self.progress.config,
-            {**weights, **self.optimiser.averaged()} if averaged else weights,
-        )
+        weights = {**weights, **self.optimiser.averaged()} if averaged else weights
+        state.export(path, self.progress, weights)
 
     def validation(self, averaged: bool = False) -> dict[str, float]:
         """The loss on held-out synthetic tables, kind by kind."""
@@ -219,9 +218,8 @@ class Training:
         shape = self.curriculum.shape_at(step, seed, self.shapes)
         with torch.cuda.stream(stream):
             batch = self._sample(shape, Draw(self.device, seed, 3, step))
-        if (
-            stream is not None
-        ):  # the host runs ahead: this memory may not be reused before the step has read it
+        if stream is not None:
+            # The host runs ahead: this memory may not be reused before the step has read it.
             for tensor in (batch.X, batch.y, batch.weight):
                 tensor.record_stream(torch.cuda.current_stream())
         return shape, batch
@@ -229,7 +227,8 @@ class Training:
     def _sample(self, shape: Shape, draw: Draw) -> Batch:
         return sample(self.progress.task, shape, draw, RECIPES[self.variant.recipe])
 
-    def _log(self, losses: list[Tensor], validate: bool) -> None:
+    def _log(self, losses: list[Tensor], judged: tuple[str, ...]) -> None:
+        """``judged``: the weights whose loss on held-out tables is written down as well."""
         progress = self.progress
         entry = {
             "step": progress.step,
@@ -238,10 +237,9 @@ class Training:
             "rate": float(f"{self.curriculum.rate_at(progress.step):.3g}"),
             "loss": round(float(torch.stack(losses).nanmean()), 5),
         }
-        if validate:
-            for averaged, prefix in ((False, "raw"), (True, "average")):
-                found = self.validation(averaged)
-                entry |= {f"{prefix}_{name}": round(loss, 5) for name, loss in found.items()}
+        for weights in judged:
+            found = self.validation(averaged=weights == "average")
+            entry |= {f"{weights}_{name}": round(loss, 5) for name, loss in found.items()}
         progress.log.append(entry)
 
 

@@ -12,7 +12,7 @@ from small_tables import stacked_labels as labels
 from tabicl._model.inference_config import InferenceConfig
 from tabicl._model.tabicl import TabICL
 
-from crumb.pfn.forward import attention_block, forward, supports
+from crumb.pfn.forward import forward, supports
 from pretraining.network import build, configuration
 
 TASKS = ("classification", "regression")
@@ -116,27 +116,6 @@ def test_half_precision_stays_close(make, dtype):
     exact, half = forward(network, X, y), forward(network, X, y, dtype)
     assert half.dtype == torch.float32
     assert 0 < (exact - half).norm() < 0.05 * exact.norm()
-
-
-def test_one_compilation_serves_all_shapes():
-    """Shapes are symbols to the compiler, so that fifty shapes do not cost fifty compilations."""
-    torch.compiler.reset()
-    seen = []
-
-    def count(graph, inputs):
-        seen.append(graph)
-        return graph.forward
-
-    block = torch.compile(attention_block, dynamic=True, backend=count)
-    network = trained("classification")
-    for tables, rows, features, train in ((3, 40, 7, 25), (5, 60, 3, 45), (4, 30, 12, 20)):
-        X = torch.randn(tables, rows, features)
-        y = labels("classification", tables, train)
-        with torch.no_grad():
-            torch.testing.assert_close(forward(network, X, y, block=block), forward(network, X, y))
-    # Rows to points, points to rows, tokens to cells, rows to rows, queries to rows.
-    assert len(seen) == 5
-    torch.compiler.reset()
 
 
 def test_knows_what_it_does_not_know():

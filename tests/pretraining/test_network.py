@@ -7,7 +7,7 @@ import torch
 from tabicl import TabICLClassifier, TabICLRegressor
 
 from pretraining.network import build, configuration, fade
-from pretraining.state import export
+from pretraining.state import Progress, export
 from pretraining.variants import CHOSEN, VARIANTS
 
 TASKS = ("classification", "regression")
@@ -16,7 +16,8 @@ TASKS = ("classification", "regression")
 @pytest.mark.parametrize("task", TASKS)
 def test_an_exported_network_is_read_by_tabicl(task, tmp_path):
     network = build(configuration(task, "smoke"), seed=1)
-    export(tmp_path / "net.ckpt", configuration(task, "smoke"), network.state_dict())
+    progress = Progress(task, "smoke", "base", 1, configuration(task, "smoke"))
+    export(tmp_path / "net.ckpt", progress, network.state_dict())
     rng = np.random.default_rng(0)
     X, queries = rng.normal(size=(40, 3)), rng.normal(size=(7, 3))
     estimator = TabICLClassifier if task == "classification" else TabICLRegressor

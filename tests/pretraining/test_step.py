@@ -8,7 +8,8 @@ from tabicl import TabICLClassifier
 from pretraining.draw import Draw
 from pretraining.network import build, configuration
 from pretraining.prior import Shape, sample
-from pretraining.step import loss_of
+from pretraining.step import compiled_block, loss_of
+from pretraining.variants import CHOSEN, VARIANTS
 
 
 def test_classes_are_learnt_at_the_temperature_at_which_tabicl_reads_them():
@@ -34,3 +35,28 @@ def test_numbers_are_learnt_by_the_pinball_loss():
     assert float(loss_of(network, batch, torch.float32).detach()) == pytest.approx(
         expected, rel=1e-4
     )
+
+
+def test_one_compilation_serves_all_shapes():
+    """Fifty shapes may not cost fifty compilations, nor two equal blocks two of them."""
+    torch.compiler.reset()
+    seen = []
+
+    def count(graph, inputs):
+        seen.append(graph)
+        return graph.forward
+
+    block = compiled_block(count)
+    two = {"col_num_blocks": 2, "row_num_blocks": 2}
+    parts = VARIANTS[CHOSEN].parts
+    network = build(configuration("classification", "smoke", two, parts), 1)
+    # As many tables as columns, one column, many columns: none of this is a kind of its own.
+    for shape in (Shape(2, 40, 2, 25), Shape(3, 60, 1, 45), Shape(2, 30, 140, 20)):
+        batch = sample("classification", shape, Draw("cpu", 5))
+        compiled = loss_of(network, batch, torch.bfloat16, block)
+        compiled.backward()
+        plain = loss_of(network, batch, torch.bfloat16)
+        torch.testing.assert_close(compiled, plain, rtol=0.02, atol=0.02)
+    # Points to rows, rows to points, cells to cells, tokens to cells, rows to rows, queries to rows
+    assert len(seen) == 6
+    torch.compiler.reset()

@@ -5,6 +5,8 @@ import json
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,9 @@ from pretraining import state
 from pretraining.__main__ import main
 from pretraining.curriculum import MOST_ROWS, CoolDown, curriculum
 from pretraining.training import Training
+from pretraining.turns import alone
+
+MILESTONES = Path(__file__).parents[2] / "pretraining" / "milestones"
 
 
 def trained(folder, steps=12, minutes=5.0, task="classification", **more):
@@ -55,7 +60,9 @@ def test_a_run_in_pieces_is_the_run_in_one(variant, tmp_path):
     for name, weight in whole.network.state_dict().items():
         assert torch.equal(weight, second.network.state_dict()[name]), name
     for name, average in whole.optimiser.averaged().items():
-        assert torch.equal(average, second.optimiser.averaged()[name]), name
+        behind = (average - whole.network.state_dict()[name]).abs().max()
+        off = (average - second.optimiser.averaged()[name]).abs().max()
+        assert off <= 0.01 * behind, name  # a state has three digits of how far it is behind
 
 
 DIES = """
@@ -218,11 +225,75 @@ def test_the_average_is_exported_unless_the_last_step_is_asked_for(tmp_path):
     training = trained(tmp_path / "run", steps=4)
     bias = "icl_predictor.decoder.0.bias"  # small enough to be kept in full
     average, last = training.optimiser.averaged()[bias], training.network.state_dict()[bias]
+    learnt = sum(p.numel() for p in training.network.parameters())
     for averaged, expected in ((True, average), (False, last)):
         training.export(tmp_path / "net.ckpt", averaged)
+        assert (tmp_path / "net.ckpt").stat().st_size < 4 * learnt + 60_000
         assert torch.equal(
             torch.load(tmp_path / "net.ckpt", weights_only=True)["state_dict"][bias], expected
         )
+
+
+def test_a_run_starts_from_an_exported_network(tmp_path, capsys):
+    """With nothing but the file: its step, its weights, a rate that rises again."""
+    first = trained(tmp_path / "first", steps=30)
+    first.export(tmp_path / "net.ckpt")
+    asked = ["train", "--task", "classification", "--size", "smoke", "--device", "cpu"]
+    asked += ["--state", str(tmp_path / "second"), "--start", str(tmp_path / "net.ckpt")]
+    assert main([*asked, "--steps", "1"]) == 0
+    assert main([*asked, "--steps", "4"]) == 0  # now there is a state, which comes before the file
+    second = Training(tmp_path / "second", "classification", "smoke")
+    assert second.progress.step == 35
+    assert second.progress.tables > first.progress.tables
+    rates = [second.curriculum.rate_at(step) for step in range(30, 37)]
+    assert rates == sorted(rates)
+    assert rates[0] < 0.5 * rates[-1] == 0.5 * second.curriculum.rate
+    bias = "icl_predictor.decoder.0.bias"
+    fresh = Training(
+        tmp_path / "third", "classification", "smoke", start=tmp_path / "net.ckpt"
+    ).network.state_dict()
+    torch.testing.assert_close(fresh[bias], first.optimiser.averaged()[bias])
+    before = Training(tmp_path / "none", "classification", "smoke").validation()["mean"]
+    assert second.validation()["mean"] < before
+    capsys.readouterr()
+    asked[2] = "regression"
+    assert main([*asked[:-3], str(tmp_path / "other"), *asked[-2:], "--steps", "1"]) == 1
+    assert "another task, size or variant" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("path", sorted(MILESTONES.glob("*.ckpt")), ids=lambda path: path.name)
+def test_runs_start_from_the_milestones(path, tmp_path):
+    task, _, step = path.stem.partition("-")
+    training = Training(tmp_path, task, start=path)
+    assert training.progress.step == int(step)
+    assert training.progress.tables > 90 * int(step)
+
+
+def test_runs_on_one_gpu_take_turns(tmp_path):
+    seen = []
+
+    def second():
+        with alone(tmp_path / "lock"):
+            seen.append("second")
+
+    with alone(tmp_path / "lock"):
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.2)
+        seen.append("first")
+    thread.join()
+    with alone(None), alone(None):
+        pass
+    assert seen == ["first", "second"]
+
+
+def test_a_state_can_travel(tmp_path):
+    """At most eight bytes a parameter."""
+    training = Training(tmp_path, "classification", "smoke")
+    training.save()
+    learnt = sum(p.numel() for p in training.network.parameters())
+    tensors = state.load(tmp_path)[1]
+    assert sum(tensor.nbytes for tensor in tensors.values()) < 8.5 * learnt + 20_000
 
 
 def test_schedule():

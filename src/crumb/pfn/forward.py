@@ -25,7 +25,7 @@ from crumb.pfn.tabicl_package import MultiheadAttention, MultiheadAttentionBlock
 Block = Callable[..., Tensor]
 
 # Tokens of a row up to which attention with its weights written out is the faster one on a GPU.
-MOST_DENSE = 128
+MOST_DENSE = 144
 
 
 class Keys(NamedTuple):
@@ -146,7 +146,8 @@ def _columns(
     if column.target_aware:
         labels = _labels(column.y_encoder, y_train, network.max_classes)  # (B, t, E)
         cells = cells + F.pad(labels.unsqueeze(1), (0, 0, 0, X.shape[1] - keys.most))
-    x = cells.to(dtype).flatten(0, 1)  # (B·d, n, E)
+    # In this order x is no view in half precision. The compiler would tell views apart.
+    x = cells.flatten(0, 1).to(dtype)  # (B·d, n, E)
     del cells
     keys = keys.repeated(X.shape[2])
     # A few learnt points look at the training rows, then all rows at the points.
