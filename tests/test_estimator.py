@@ -442,3 +442,31 @@ def test_a_file_name_is_no_plan() -> None:
     X, y = blobs(60)
     with pytest.raises(InvalidInput, match=r"Plan\.load"):
         CrumbClassifier(model=KNN).fit(X, y).predict(X, plan="plan.crumb")
+
+
+def test_quantiles_that_are_named_are_what_comes_back() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 3))
+    reg = CrumbRegressor(context_size=60, n_clusters=1).fit(X, X[:, 0])
+    levels = [0.1, 0.9]
+    np.testing.assert_array_equal(
+        reg.predict(X[:9], quantiles=levels),
+        reg.predict(X[:9], output_type="quantiles", quantiles=levels),
+    )
+    np.testing.assert_array_equal(reg.predict(X[:9]), reg.predict(X[:9], output_type="mean"))
+    with pytest.raises(InvalidInput, match="needs output_type='quantiles'"):
+        reg.predict(X[:9], output_type="mean", quantiles=levels)
+
+
+def test_a_fit_that_fails_keeps_the_old_classes_and_columns() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.array(["a", "b"])[np.arange(60) % 2]
+    clf = CrumbClassifier(model=LogisticRegression(), context_size=30, n_clusters=1).fit(X, y)
+    before = clf.predict(X[:9])
+    other = np.where(y == "a", "c", "d")
+    wrong = ((X[:50], other), (X[:, :2], other[:50]), (X, [None, *other[1:]]), (X * 1j, other))
+    for X_wrong, y_wrong in wrong:
+        with pytest.raises((ValueError, TypeError)):
+            clf.fit(X_wrong, y_wrong)
+        assert clf.classes_.tolist() == ["a", "b"]
+        np.testing.assert_array_equal(clf.predict(X[:9]), before)

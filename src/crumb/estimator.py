@@ -103,6 +103,15 @@ class _Crumb(BaseEstimator):
         ">=", 2020)]``) selects rows. ``columns`` names the features: all columns but the target by
         default. A table that is too large for memory stays in its files; queries must be in memory.
         """
+        before = dict(vars(self))
+        try:
+            self._fit(X, y, where, columns)
+        except BaseException:  # a fit that fails leaves the estimator as it was
+            self.__dict__ = before
+            raise
+        return self
+
+    def _fit(self, X: Any, y: Any, where: Any, columns: Any) -> None:
         if y is None:
             raise InvalidInput(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
@@ -120,13 +129,11 @@ class _Crumb(BaseEstimator):
             rows = to_rows(X, min_rows=2)
             pool, classes, backend = self._learn_table(rows, check_labels(y), options)
         options = options.resolve(pool, backend.window)
-        # All at once and last: a fit that fails leaves the estimator as it was.
         self.pool_, self.options_ = pool, options
         self.backend_ = backend if engine is None else engine.backend(backend)
         self.bandwidth_, self.context_size_ = options.bandwidth, options.context_size
         self._set_classes(classes)
         self._pass_cost: PassCost | None = None  # measured when the first queries come
-        return self
 
     def _resolve_engine(self) -> Engine:
         from crumb.scale.engine import resolve_engine
@@ -460,11 +467,21 @@ class CrumbRegressor(RegressorMixin, _Crumb):
         self,
         X: Any,
         *,
-        output_type: str = "mean",
+        output_type: str | None = None,
         quantiles: Sequence[float] | None = None,
         plan: Plan | None = None,
     ) -> np.ndarray:
-        """Means or medians (T,), or quantiles (T, Q); ``quantiles`` are 0.1 … 0.9 by default."""
+        """Means or medians (T,), or quantiles (T, Q), 0.1 … 0.9 unless ``quantiles`` names others.
+
+        ``output_type``: ``"mean"``, ``"median"`` or ``"quantiles"``; None: quantiles where they are
+        named, means otherwise.
+        """
+        if output_type is None:
+            output_type = "mean" if quantiles is None else "quantiles"
+        if quantiles is not None and output_type != "quantiles":
+            raise InvalidInput(
+                f"quantiles= needs output_type='quantiles', got output_type={output_type!r}."
+            )
         if output_type not in ("mean", "median", "quantiles"):
             raise InvalidInput(
                 f"output_type must be 'mean', 'median' or 'quantiles', got {output_type!r}."

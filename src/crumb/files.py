@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,18 +24,17 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give the name of a file in it.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    name = path.parent / f".{path.name}.{secrets.token_hex(6)}.part"
+    # Opened by us, not by tempfile, whose files are private: the process's umask applies as usual.
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)  # mkstemp makes private files; this one may be shared
         os.replace(name, path)
     except BaseException:  # Ctrl-C too must leave nothing half-written
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise
 
 
