@@ -86,7 +86,7 @@ class Training:
             ) from error
 
     def cool_down(self, folder: Path, minutes: float) -> None:
-        """Branch off into another folder and end the run there, in about so many minutes at the
+        """Branch off into another folder and end the run there, in about that many minutes at the
         pace until now."""
         if self.progress.cooling is not None:
             raise InvalidInput(

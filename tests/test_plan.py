@@ -56,7 +56,7 @@ def test_what_a_plan_tells() -> None:
     z, zq = brute_force.standardise(POOL, QUERIES)
     assert plan.sizes.tolist() == [40] * 5
     assert plan.final_mmd2.shape == (5,)
-    assert plan.stop_reasons == ["budget"] * 5
+    assert plan.stop_reasons == ["context size"] * 5
     for query, label in enumerate(plan.labels):
         nearest = np.linalg.norm(z[plan.contexts[label]] - zq[query], axis=1).min()
         assert plan.query_distance[query] == pytest.approx(nearest)

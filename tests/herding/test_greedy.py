@@ -121,7 +121,7 @@ def test_blocks_do_not_change_the_answer(build, monkeypatch: pytest.MonkeyPatch)
 
 def test_whole_pool_and_more_than_the_pool() -> None:
     pool, queries, labels = blobs(9, n_pool=40)
-    for n, reason in ((40, "budget"), (1_000, "pool exhausted")):
+    for n, reason in ((40, "context size"), (1_000, "pool exhausted")):
         for herded in herd(exact(pool, queries, labels, 2.0), n, 7):
             assert sorted(herded.indices) == list(range(40))
             assert herded.stop_reason == reason

@@ -20,7 +20,7 @@ import crumb.pfn.tabicl as module
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidCheckpoint, InvalidInput
 
-# What the packages say about a column of the tables used here, whoever calls them.
+# What the packages say about a column of the tables used here, from any caller.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The following categorical columns have a cardinality above 40",
     "ignore:These columns look like free text",

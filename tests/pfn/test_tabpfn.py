@@ -26,7 +26,7 @@ import crumb.pfn as backends
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
 
-# What the packages say about a column of the tables used here, whoever calls them.
+# What the packages say about a column of the tables used here, from any caller.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The following categorical columns have a cardinality above 40",
     "ignore:These columns look like free text",

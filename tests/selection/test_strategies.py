@@ -206,7 +206,7 @@ def test_the_registry_has_the_seven_and_takes_more() -> None:
                 np.zeros(len(problem.queries), dtype=int),
                 problem.finder.held.points[:1],
                 [np.arange(problem.n)],
-                ["budget"],
+                ["context size"],
             )
 
     try:

@@ -66,7 +66,7 @@ class Herded:
 
     indices: np.ndarray
     mmd2: np.ndarray
-    stop_reason: str  # "budget", "pool exhausted" or "converged"
+    stop_reason: str  # "context size", "pool exhausted" or "converged"
 
 
 def herd(
@@ -100,7 +100,7 @@ def herd(
             active = active[~converged]
             objective.keep(torch.from_numpy(~converged).to(chosen.device))
     reasons = np.full(n_clusters, "converged", dtype=object)
-    reasons[active] = "budget" if n <= objective.n_pool else "pool exhausted"
+    reasons[active] = "context size" if n <= objective.n_pool else "pool exhausted"
     return [Herded(indices[k, :size], mmd2[k, :size], reasons[k]) for k, size in enumerate(sizes)]
 
 

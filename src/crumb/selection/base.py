@@ -199,7 +199,7 @@ class Selection:
     facts: dict[str, Any] = field(default_factory=dict)  # what else the plan should say of it
 
     def __post_init__(self) -> None:
-        self.stop_reasons = self.stop_reasons or ["budget"] * len(self.contexts)
+        self.stop_reasons = self.stop_reasons or ["context size"] * len(self.contexts)
 
 
 class Strategy(BaseEstimator, ABC):
