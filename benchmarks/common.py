@@ -25,6 +25,7 @@ import torch
 from sklearn.datasets import make_blobs
 
 from crumb.files import atomic_write
+from crumb.pfn.architecture import V2_ARCHITECTURE
 
 Record = dict[str, Any]
 Result = TypeVar("Result")
@@ -245,14 +246,7 @@ def read_table(folder: Path, about: Record) -> tuple[pd.DataFrame, pd.Series]:
 # Networks
 
 OFFICIAL_SIZE: dict[str, Any] = {
-    "col_affine": False,
-    "col_feature_group": "same",
-    "col_feature_group_size": 3,
-    "col_target_aware": True,
-    "col_ssmax": "qassmax-mlp-elementwise",
-    "icl_ssmax": "qassmax-mlp-elementwise",
-    "row_rope_base": 100_000,
-    "row_rope_interleaved": False,
+    **V2_ARCHITECTURE,
     "max_classes": 10,
     "num_quantiles": 999,
     "embed_dim": 128,

@@ -34,6 +34,7 @@ X, Y = make_classification(3_000, 8, n_informative=5, random_state=0)
         ("0.5gb, 1e2S", Budget(100.0, 0.5)),
         (12, Budget(12.0)),
         (1.5, Budget(1.5)),
+        (np.float64(30), Budget(30.0)),
     ],
 )
 def test_budgets_are_read(given, expected) -> None:
@@ -41,7 +42,23 @@ def test_budgets_are_read(given, expected) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["", "s", "5", "-3s", "4 apples", "nans", "1e999s", "0s", True, 0, [3], "1.2.3s"]
+    "wrong",
+    [
+        "",
+        "s",
+        "5",
+        "-3s",
+        "4 apples",
+        "nans",
+        "1e999s",
+        "0s",
+        True,
+        0,
+        [3],
+        "1.2.3s",
+        "x 30s",
+        "30s x",
+    ],
 )
 def test_what_is_no_budget_is_refused(wrong) -> None:
     with pytest.raises(InvalidInput, match="budget must be like '30s'"):

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,8 +39,7 @@ HERDING_SHARE = 0.3  # of the seconds, that stage 2 may take
 TRIALS = (200, 600)  # rows of the contexts that are timed
 TOGETHER = 8  # contexts that are timed at once on a GPU, where they share passes
 MOST_ASKED = 200  # queries of a timed context
-_SECONDS = {"s": 1.0, "min": 60.0}
-_GIGABYTES = {"mb": 1e-3, "gb": 1.0}
+_UNITS = {"s": 1.0, "min": 60.0, "mb": 1e-3, "gb": 1.0}  # in seconds or gigabytes
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,16 @@ def parse_budget(budget: Any) -> Budget | None:
     """``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of seconds."""
     if budget is None or isinstance(budget, Budget):
         return budget
-    text = f"{budget}s" if type(budget) in (int, float) else budget
+    number = isinstance(budget, Real) and not isinstance(budget, bool)
+    text = f"{float(budget)}s" if number else budget
     found: dict[str, float] = {}
     for part in text.lower().replace(",", " ").split() if isinstance(text, str) else ():
-        number, unit = re.fullmatch(r"(.*?)([a-z]*)", part).groups()  # type: ignore[union-attr]
-        for name, units in (("seconds", _SECONDS), ("gigabytes", _GIGABYTES)):
-            if unit in units:
-                found[name] = _number(number) * units[unit]
-        if unit not in {**_SECONDS, **_GIGABYTES}:
-            found["seconds"] = math.nan
+        matched = re.fullmatch(r"(.+?)(s|min|mb|gb)", part)
+        if matched is None:
+            found = {}
+            break
+        kind = "gigabytes" if matched[2].endswith("b") else "seconds"
+        found[kind] = _number(matched[1]) * _UNITS[matched[2]]
     if not found or not all(0 < value < math.inf for value in found.values()):
         raise InvalidInput(
             f"budget must be like '30s', '2min', '4GB' or '30s 4GB', got {budget!r}."
