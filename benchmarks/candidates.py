@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from scipy.spatial.distance import cdist, pdist
 
+from crumb.herding.candidates import CandidateObjective
 from crumb.herding.greedy import herd
 from crumb.herding.kernel import Rbf
 from crumb.herding.neighbours import PoolCandidates, rows_at_distances
-from crumb.herding.objective import CandidateObjective
 from crumb.selection.clustering import cluster
 
 QUERIES, CLUSTERS = 1_000, 20

@@ -142,7 +142,7 @@ def run(args: argparse.Namespace, usage_error: Any) -> None:
         usage_error("--timeout must be a positive number of seconds")
     from tqdm import tqdm
 
-    from crumb.devices import resolve_device
+    from crumb.machine import resolve_device
     from experiments.campaign import Campaign
     from experiments.protocols import plan_runs, protocol_named
     from experiments.sources import chosen, collection

@@ -29,7 +29,7 @@ def serve(link: Connection, execute: Execute, device: str, n_jobs: int | None) -
     threading.Thread(target=_follow_parent, daemon=True).start()
     import torch
 
-    from crumb.devices import resolve_device
+    from crumb.machine import resolve_device
     from experiments.environment import environment
     from experiments.run import failure
 

@@ -12,9 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from crumb.devices import resolve_device
 from crumb.errors import InvalidCheckpoint, InvalidInput
-from crumb.progress import progress_bar
+from crumb.machine import progress_bar, resolve_device
 from pretraining import state, validation
 from pretraining.curriculum import CoolDown, Curriculum, curriculum
 from pretraining.draw import Draw

@@ -25,7 +25,6 @@ X, Y = make_classification(3_000, 8, n_informative=5, random_state=0)
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (None, None),
         ("30s", Budget(30.0)),
         ("2min", Budget(120.0)),
         ("4GB", Budget(None, 4.0)),
@@ -39,6 +38,11 @@ X, Y = make_classification(3_000, 8, n_informative=5, random_state=0)
 )
 def test_budgets_are_read(given, expected) -> None:
     assert parse_budget(given) == expected
+    assert Options.of(budget=given).budget == expected
+
+
+def test_without_a_budget_there_is_none() -> None:
+    assert Options.of(budget=None).budget is None
 
 
 @pytest.mark.parametrize(

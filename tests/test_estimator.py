@@ -21,8 +21,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from crumb import MICP, CrumbClassifier, CrumbRegressor, paper_configuration
-from crumb.devices import resolve_device
 from crumb.errors import InvalidInput, PlanMismatch
+from crumb.machine import resolve_device
 from crumb.pfn import models
 
 KNN = KNeighborsClassifier(1)

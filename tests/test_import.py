@@ -41,7 +41,7 @@ def test_one_version() -> None:
     assert version("crumb-pfn") == crumb.__version__
 
 
-@pytest.mark.parametrize("module", ["crumb.estimator", "crumb.planning", "crumb.online.stream"])
+@pytest.mark.parametrize("module", ["crumb.estimator", "crumb.plan", "crumb.online.stream"])
 def test_the_examples_in_the_docstrings_work(module: str) -> None:
     result = doctest.testmod(importlib.import_module(module))
     assert result.attempted > 0

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from crumb import select_contexts
-from crumb.checks import non_negative, positive
-from crumb.errors import InvalidInput
+from crumb.errors import InvalidInput, non_negative, positive
 from crumb.herding.greedy import EarlyStopping
 from crumb.herding.search import AFFORDABLE, AT_ONCE, Load, check_search, resolve_search
 from crumb.options import (

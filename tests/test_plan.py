@@ -1,4 +1,4 @@
-"""plan.py and planning.py: the plan, its evidence and its file."""
+"""plan.py: the plan, its evidence and its file."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _HOME = {
     "Plan": "crumb.plan",
     "load": "crumb.persistence",
     "paper_configuration": "crumb.options",
-    "select_contexts": "crumb.planning",
+    "select_contexts": "crumb.plan",
     "MMD": "crumb.selection",
     "Uniform": "crumb.selection",
     "KNN": "crumb.selection",
@@ -57,8 +57,7 @@ if TYPE_CHECKING:
     from crumb.online import CrumbOnline
     from crumb.options import paper_configuration
     from crumb.persistence import load
-    from crumb.plan import Plan
-    from crumb.planning import select_contexts
+    from crumb.plan import Plan, select_contexts
     from crumb.selection import KNN, MICP, MMD, CentroidNN, Full, Uniform, VoronoiUniform
 
 

@@ -26,7 +26,7 @@ from crumb.pfn import Backend, Output
 from crumb.pool import Labelled
 from crumb.rng import generator
 from crumb.selection import KNN, MMD
-from crumb.table.pieces import take
+from crumb.table.encoder import take
 
 if TYPE_CHECKING:
     from crumb.options import Options
@@ -81,10 +81,8 @@ class Rung:
         return self.seconds <= seconds and self.gigabytes <= gigabytes
 
 
-def parse_budget(budget: Any) -> Budget | None:
+def parse_budget(budget: Any) -> Budget:
     """``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of seconds."""
-    if budget is None or isinstance(budget, Budget):
-        return budget
     number = isinstance(budget, Real) and not isinstance(budget, bool)
     text = f"{float(budget)}s" if number else budget
     found: dict[str, float] = {}

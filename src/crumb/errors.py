@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+from typing import Any
+
 
 class CrumbError(Exception):
     """Base of the errors that CRUMB raises on purpose."""
@@ -40,3 +43,25 @@ class StreamClosed(CrumbError, RuntimeError):
 
 class DeadlineExceeded(CrumbError, TimeoutError):
     """A query whose deadline came before its pass did."""
+
+
+def positive(name: str, value: Any) -> int:
+    return _whole(name, value, 1)
+
+
+def non_negative(name: str, value: Any) -> int:
+    return _whole(name, value, 0)
+
+
+def megabytes(name: str, value: Any) -> int:
+    """A number of megabytes in bytes."""
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else -1.0
+    if 0 <= number < float("inf"):
+        return int(number * 1e6)
+    raise InvalidInput(f"{name} must be a number of megabytes, 0 or more, got {value!r}.")
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
+        return int(value)
+    raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")

@@ -17,20 +17,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crumb.budget import PassCost, choose, measure
-from crumb.checks import megabytes, positive
-from crumb.devices import resolve_device
-from crumb.errors import InvalidInput
+from crumb.errors import InvalidInput, megabytes, positive
 from crumb.herding.greedy import EarlyStopping
 from crumb.infer import infer
+from crumb.machine import resolve_device
 from crumb.options import DEFAULTS, Options
 from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
 from crumb.plan import Plan
-from crumb.planning import check_in_memory
-from crumb.pool import Pool, TablePool
+from crumb.pool import Pool, TablePool, check_in_memory
 from crumb.selection import Strategy
 from crumb.table.embedding import RowEmbedding
 from crumb.table.encoder import Rows, TableEncoder, in_files, to_rows
-from crumb.table.pieces import Piece, one_row
+from crumb.table.row import Piece, one_row
 from crumb.table.space import EMBEDDING, check_features
 
 if TYPE_CHECKING:

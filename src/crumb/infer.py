@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crumb.machine import progress_bar
 from crumb.pfn.base import Backend, ContextTask, Output
 from crumb.pool import Labelled
-from crumb.progress import progress_bar
-from crumb.table.encoder import Rows
-from crumb.table.pieces import take
+from crumb.table.encoder import Rows, take
 
 BREATH = 0.001  # seconds between contexts that are made ready, so that waiting passes get a turn
 

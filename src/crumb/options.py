@@ -17,13 +17,11 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from crumb.budget import Budget, parse_budget
-from crumb.checks import non_negative, positive
-from crumb.devices import resolve_device
-from crumb.errors import InvalidInput
+from crumb.errors import InvalidInput, non_negative, positive
 from crumb.herding.greedy import EarlyStopping
 from crumb.herding.kernel import median_bandwidth
 from crumb.herding.search import Load, Search, check_search, resolve_search
-from crumb.parallel import resolve_jobs
+from crumb.machine import resolve_device, resolve_jobs
 from crumb.rng import generator
 from crumb.selection import Strategy, resolve_strategy
 
@@ -104,7 +102,7 @@ class Options:
             resolve_strategy(asked["strategy"]),
             resolve_early_stopping(asked["early_stopping"]),
             non_negative("min_per_class", asked["min_per_class"]),
-            parse_budget(asked["budget"]),
+            None if asked["budget"] is None else parse_budget(asked["budget"]),
             resolve_device(asked["device"]),
             resolve_seed(asked["random_state"]),
             asked["n_jobs"],

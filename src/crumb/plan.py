@@ -1,20 +1,31 @@
-"""The plan: which queries share which context, and the evidence for it. Plain arrays, no model."""
+"""The plan: which queries share which context, and the evidence for it. Plain arrays, no model.
+
+``make_plan`` is stages 1 and 2, from a pool and queries to a ``Plan``. ``select_contexts`` does the
+same for two tables.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from crumb.errors import PlanMismatch
+from crumb.errors import InvalidInput, PlanMismatch
 from crumb.files import read_archive, write_archive
-from crumb.selection.clustering import nearest_centroid
+from crumb.machine import block_threads, progress_bar
+from crumb.options import Options
+from crumb.pool import Pool, check_in_memory, table_pool
+from crumb.selection import MMD, Problem, Selection
+from crumb.selection.clustering import nearest_centroid, value_order
+from crumb.table.encoder import Rows, in_files, to_rows
+from crumb.table.space import check_features
 
 FORMAT = "crumb-plan"
 VERSION = 1
+UNMEASURED = np.array([np.nan])
 
 
 @dataclass(eq=False)
@@ -205,3 +216,150 @@ def _indices(values: np.ndarray, limit: int) -> bool:
 
 def _split(joined: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
     return np.split(joined, np.cumsum(sizes)[:-1])
+
+
+def make_plan(pool: Pool, queries: np.ndarray, options: Options, evidence: bool = True) -> Plan:
+    """Stages 1 and 2 for queries that are points of the selection space.
+
+    ``evidence=False`` leaves out what is measured only to be looked at.
+    """
+    # k-means starts from rows by their position. With queries ordered by their values, the order
+    # in which they came changes nothing.
+    by_value = value_order(queries)
+    finder = pool.finder(options)
+    options = options if finder.whole else _among_candidates(options)
+    watched = options.verbose and isinstance(options.strategy, MMD)
+    with (
+        block_threads(options.n_jobs, options.device) as map_blocks,
+        progress_bar(0, "herding", watched) as advance,
+    ):
+        problem = Problem(finder, queries[by_value], options, map_blocks, advance)
+        selection = options.strategy.select(problem)
+        plan = _finish(problem, selection, pool, evidence, np.argsort(by_value))
+    return plan.attach(finder.held.points, queries) if finder.whole else plan
+
+
+def _among_candidates(options: Options) -> Options:
+    """For a pool in files: candidates are herded on the CPU, where reading takes the time."""
+    kernel = options.asked["kernel"]
+    kernel = "candidates" if kernel == "auto" else kernel
+    asked = {**options.asked, "kernel": kernel, "herd_batch": 1}
+    return replace(options, device="cpu", asked=asked)
+
+
+def _finish(
+    problem: Problem, selection: Selection, pool: Pool, evidence: bool, came: np.ndarray
+) -> Plan:
+    """Rare classes, evidence, and the queries back in the order in which they ``came``."""
+    minimum = problem.options.min_per_class if problem.options.strategy.drops_rows else 0
+    swapped = selection.keep_rare_classes(problem.finder.held, minimum)
+    mmd2 = selection.mmd2 or [UNMEASURED] * len(swapped)
+    mmd2 = [UNMEASURED if new else trace for trace, new in zip(mmd2, swapped, strict=True)]
+    distance, outside = np.full(len(came), np.nan), np.zeros(len(came), dtype=bool)
+    if evidence:
+        from crumb.evidence import measure_support, measure_traces
+
+        measure_traces(problem, selection, mmd2, swapped)
+        distance, outside = measure_support(problem, selection)
+    used, first, labels = np.unique(selection.labels[came], return_index=True, return_inverse=True)
+    order = used[np.argsort(first)]  # numbered as their queries appear; empty clusters are dropped
+    return Plan(
+        labels=np.argsort(np.argsort(first))[labels],
+        contexts=[np.asarray(selection.contexts[k], dtype=np.int64) for k in order],
+        mmd2=[mmd2[k] for k in order],
+        stop_reasons=[selection.stop_reasons[k] for k in order],
+        centroids=selection.centroids[order],
+        query_distance=distance[came],
+        outside=outside[came],
+        swapped=swapped[order],
+        pool_fingerprint=pool.fingerprint,
+        pool_size=pool.size,
+        settings=_record(problem, selection),
+    )
+
+
+def _record(problem: Problem, selection: Selection) -> dict[str, Any]:
+    """What was decided, for the plan; what does not apply to the strategy is left out."""
+    options = problem.options
+    record: dict[str, Any] = {
+        "strategy": options.strategy.name,
+        "strategy_params": options.strategy.get_params(),
+        "bandwidth": options.bandwidth,
+        "context_size": problem.n,
+        "n_queries": len(problem.queries),
+        "min_per_class": options.min_per_class,
+        "seed": problem.seed,
+        "device": options.device,
+        **options.facts,
+    }
+    if selection.kernel is not None:
+        stopping = options.early_stopping
+        record["kernel"] = selection.kernel
+        record["herd_batch"] = problem.search.batch
+        record.update(selection.facts)
+        if selection.kernel == "rff":
+            record["rff_dim"] = problem.search.rff_dim
+        record["early_stopping"] = asdict(stopping) if stopping else False
+    return record
+
+
+def select_contexts(
+    X_pool: Any,
+    X_queries: Any,
+    *,
+    y_pool: Any = None,
+    features: Any = None,
+    categorical_features: Any = None,
+    where: Any = None,
+    columns: Any = None,
+    engine: Any = "local",
+    **options: Any,
+) -> Plan:
+    """Cluster the queries and choose a context for each cluster, without any PFN.
+
+    The parameters are those of ``CrumbClassifier`` and of its ``fit``; ``options`` are its options
+    but for ``budget``. ``min_per_class`` works only where ``y_pool``, the class of each pool row,
+    is given. For a pool in Parquet files ``y_pool`` is the name of that column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crumb import select_contexts
+    >>> rng = np.random.default_rng(0)
+    >>> pool, queries = rng.normal(size=(500, 4)), rng.normal(size=(30, 4))
+    >>> select_contexts(pool, queries, n_clusters=3, context_size=50).sizes.tolist()
+    [50, 50, 50]
+    """
+    asked = _without_model(features, options)
+    about = {"features": features, "categorical_features": categorical_features}
+    if in_files(X_pool):
+        from crumb.scale.engine import resolve_engine
+        from crumb.scale.pool import open_pool
+
+        workers, classify = resolve_engine(engine, asked.n_jobs), None if y_pool is None else True
+        files = X_pool, y_pool, where, columns
+        pool: Pool = open_pool(*files, workers, asked, classify=classify, **about)
+    else:
+        check_in_memory(where, columns)
+        pool = table_pool(X_pool, y_pool, **about)
+    return pool.plan(_points(pool, to_rows(X_queries)), asked.resolve(pool))
+
+
+def _without_model(features: Any, options: dict[str, Any]) -> Options:
+    """The options, if no model is needed for them."""
+    asked = Options.of(**options)
+    if asked.budget is not None:
+        raise InvalidInput("A budget needs a model: use the plan method of a fitted estimator.")
+    if isinstance(features, str):
+        check_features(features)
+        raise InvalidInput(
+            "features='embedding' needs a model: use the plan method of a fitted estimator."
+        )
+    return asked
+
+
+def _points(pool: Pool, queries: Rows) -> np.ndarray:
+    names = list(queries.columns) if isinstance(queries, pd.DataFrame) else None
+    if pool.columns != names or len(pool.encoder.columns_) != queries.shape[1]:
+        raise InvalidInput("X_pool and X_queries must have the same columns in the same order.")
+    return pool.encode(queries)[1]

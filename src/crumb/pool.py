@@ -10,15 +10,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from crumb.errors import InvalidInput
 from crumb.selection.base import Finder, TableFinder
-from crumb.table.encoder import Rows, TableEncoder, fingerprint
-from crumb.table.pieces import Piece, take, take_column
-from crumb.table.row import RowReader
+from crumb.table.encoder import Rows, TableEncoder, column, fingerprint, take, to_rows
+from crumb.table.row import Piece, RowReader
 from crumb.table.space import ColumnSpace, Embed, Space, learn_space
 
 if TYPE_CHECKING:
@@ -26,35 +26,31 @@ if TYPE_CHECKING:
     from crumb.plan import Plan
 
 
-class Labelled(Protocol):
+class Labelled:
     """Labelled rows, by the numbers that they have in the pool."""
 
-    @property
-    def n_classes(self) -> int | None:
-        """None: regression."""
+    rows: Rows  # as the PFN sees them
+    y: np.ndarray  # class codes 0 … C−1, or numbers
+    n_classes: int | None  # None: regression
+    token: bytes  # tells contexts of this pool from those of other pools
+    ids: np.ndarray  # the numbers of the rows, rising
 
-    @property
-    def token(self) -> bytes:
-        """Tells contexts of this pool from those of other pools."""
+    def places(self, ids: np.ndarray) -> np.ndarray:
+        """Where rows of the pool are in ``rows``."""
+        return np.searchsorted(self.ids, ids)
 
-    @property
-    def rows(self) -> Rows:
-        """As the PFN sees them."""
-
-    @property
-    def ids(self) -> np.ndarray:
-        """The numbers of the rows, rising."""
-
-    def take(self, ids: np.ndarray) -> Rows: ...
+    def take(self, ids: np.ndarray) -> Rows:
+        return take(self.rows, self.places(ids))
 
     def labels(self, ids: np.ndarray) -> np.ndarray:
-        """Class codes 0 … C−1, or numbers."""
+        return self.y[self.places(ids)]
 
-    def column(self, ids: np.ndarray, j: int) -> pd.Series: ...
+    def column(self, ids: np.ndarray, j: int) -> pd.Series:
+        return column(self.rows, j).iloc[self.places(ids)]
 
 
 @dataclass(frozen=True)
-class HeldRows:
+class HeldRows(Labelled):
     """Some rows of a pool that is stored elsewhere."""
 
     rows: Rows
@@ -62,15 +58,6 @@ class HeldRows:
     ids: np.ndarray
     n_classes: int | None
     token: bytes
-
-    def take(self, ids: np.ndarray) -> Rows:
-        return take(self.rows, np.searchsorted(self.ids, ids))
-
-    def labels(self, ids: np.ndarray) -> np.ndarray:
-        return self.y[np.searchsorted(self.ids, ids)]
-
-    def column(self, ids: np.ndarray, j: int) -> pd.Series:
-        return take_column(self.rows, np.searchsorted(self.ids, ids), j)
 
 
 class Pool(ABC):
@@ -108,7 +95,7 @@ class Pool(ABC):
 
     def plan(self, queries: np.ndarray, options: Options, evidence: bool = True) -> Plan:
         """Stages 1 and 2 for queries that are points of the selection space."""
-        from crumb.planning import make_plan
+        from crumb.plan import make_plan
 
         return make_plan(self, queries, options, evidence)
 
@@ -140,7 +127,7 @@ class Pool(ABC):
 
 
 @dataclass(eq=False)
-class TablePool(Pool):
+class TablePool(Labelled, Pool):
     """A table in memory."""
 
     on_disk: ClassVar[bool] = False
@@ -175,8 +162,11 @@ class TablePool(Pool):
         return len(self.points)
 
     @property
-    def ids(self) -> np.ndarray:
+    def ids(self) -> np.ndarray:  # type: ignore[override]
         return np.arange(self.size)
+
+    def places(self, ids: np.ndarray) -> np.ndarray:
+        return ids
 
     @property
     def some_points(self) -> np.ndarray:
@@ -189,15 +179,25 @@ class TablePool(Pool):
     def hold(self, contexts: Sequence[np.ndarray]) -> TablePool:
         return self
 
-    def take(self, ids: np.ndarray) -> Rows:
-        return take(self.rows, ids)
-
-    def labels(self, ids: np.ndarray) -> np.ndarray:
-        return self.y[ids]
-
-    def column(self, ids: np.ndarray, j: int) -> pd.Series:
-        return take_column(self.rows, ids, j)
-
     def finder(self, options: Options) -> Finder:
         codes = self.y if self.n_classes is not None else None
         return TableFinder(self.points, codes, options.seed)
+
+
+def check_in_memory(where: Any, columns: Any) -> None:
+    if where is not None or columns is not None:
+        raise InvalidInput(
+            "where= and columns= are for tables in files: filter a table in memory yourself."
+        )
+
+
+def table_pool(X: Any, y: Any, features: Any, categorical_features: Any) -> TablePool:
+    """A table as a pool, without a model; ``y``: the class of each row, or None."""
+    encoder = TableEncoder(categorical_features)
+    rows = encoder.fit_transform(to_rows(X))
+    if y is None:
+        return TablePool.learn(rows, encoder, np.zeros(len(rows)), None, features)
+    classes, codes = np.unique(np.asarray(y), return_inverse=True)
+    if len(codes) != len(rows):
+        raise InvalidInput(f"y_pool has {len(codes)} values for {len(rows)} pool rows.")
+    return TablePool.learn(rows, encoder, codes, len(classes), features)

@@ -12,12 +12,11 @@ from sklearn.datasets import make_blobs
 
 from crumb import EarlyStopping, select_contexts
 from crumb.herding import candidates
-from crumb.herding.candidates import herd_candidates
-from crumb.herding.greedy import herd
+from crumb.herding.candidates import CandidateObjective, herd_candidates
+from crumb.herding.greedy import Clusters, ExactObjective, herd
 from crumb.herding.kernel import Rbf, median_bandwidth
 from crumb.herding.neighbours import PoolCandidates, all_inside, rows_at_distances
-from crumb.herding.objective import CandidateObjective, Clusters, ExactObjective
-from crumb.parallel import block_threads
+from crumb.machine import block_threads
 from crumb.selection.clustering import cluster
 
 
@@ -257,6 +256,24 @@ def test_no_more_candidates_than_there_are() -> None:
     begun, _ = herd_candidates(*task, 60, 3_000, 0, candidates=first, available=3_000, first=3_000)
     for one, other in zip(contexts, begun, strict=True):
         np.testing.assert_array_equal(one.indices, other.indices)
+
+
+@pytest.mark.parametrize("early_stopping", [None, EarlyStopping(tolerance=0.5, patience=1)])
+def test_the_progress_bar_moves_and_ends_where_it_should(early_stopping) -> None:
+    """Clusters that try more candidates are herded again: that is work which was not foreseen."""
+    total, done, shown = 0, 0, []
+
+    def progress(steps: int, more: int = 0) -> None:
+        nonlocal total, done
+        total, done = total + more, done + steps
+        shown.append(done / total)
+
+    task = problem("cloud", rows=4_000)
+    herd_candidates(*task, 60, 10**6, 0, early_stopping=early_stopping, progress=progress)
+    assert done == total > 60 * len(task[2])  # every cluster, and the trial again
+    assert shown[0] == 0
+    assert shown[-1] == 1
+    assert any(0.3 < part < 0.7 for part in shown)
 
 
 def count_rows(monkeypatch: pytest.MonkeyPatch) -> list[int]:

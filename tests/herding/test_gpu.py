@@ -25,7 +25,7 @@ import brute_force
 from crumb.herding.gpu import GpuObjective
 from crumb.herding.greedy import EarlyStopping, herd
 from crumb.herding.kernel import Rbf
-from crumb.herding.objective import Clusters, ExactObjective
+from crumb.herding.greedy import Clusters, ExactObjective
 
 def problem(rows, columns, queries, clusters, seed):
     rng = np.random.default_rng(seed)

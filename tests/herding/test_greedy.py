@@ -1,4 +1,4 @@
-"""greedy.py and objective.py against brute force in float64."""
+"""greedy.py against brute force in float64."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crumb.errors import InvalidInput
-from crumb.herding import objective as objective_module
-from crumb.herding.greedy import EarlyStopping, Herded, herd
+from crumb.herding import greedy
+from crumb.herding.greedy import (
+    Clusters,
+    EarlyStopping,
+    ExactObjective,
+    Herded,
+    RffObjective,
+    cluster_sums,
+    herd,
+)
 from crumb.herding.kernel import RandomFourierFeatures, Rbf
-from crumb.herding.objective import Clusters, ExactObjective, RffObjective, cluster_sums
 
 
 def blobs(
@@ -111,8 +118,8 @@ def test_permuting_the_pool_permutes_the_result(seed: int, rff: bool) -> None:
 def test_blocks_do_not_change_the_answer(build, monkeypatch: pytest.MonkeyPatch) -> None:
     pool, queries, labels = blobs(8, n_pool=500)
     whole = herd(build(pool, queries, labels, 2.0), 60, 7)
-    monkeypatch.setattr(objective_module, "CACHE_CELLS", 60)  # blocks of 21 rows
-    monkeypatch.setattr(objective_module, "BLOCK_CELLS", 600)
+    monkeypatch.setattr(greedy, "CACHE_CELLS", 60)  # blocks of 21 rows
+    monkeypatch.setattr(greedy, "BLOCK_CELLS", 600)
     blocks = herd(build(pool, queries, labels, 2.0), 60, 7)
     for a, b in zip(whole, blocks, strict=True):
         assert a.indices.tolist() == b.indices.tolist()

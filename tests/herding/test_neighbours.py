@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crumb.herding import neighbours
 from crumb.herding.neighbours import PoolCandidates, asking, below, nearest_each
-from crumb.parallel import block_threads
+from crumb.machine import block_threads
 from crumb.rng import row_numbers
 
 

@@ -20,10 +20,9 @@ from crumb.scale.engine import LocalEngine
 from crumb.scale.pool import FilePool, read_whole
 from crumb.scale.source import count_rows, open_source
 from crumb.scale.statistics import Gather, Statistics, open_encoder
-from crumb.table import statistics as table_statistics
+from crumb.table import space as table_statistics
 from crumb.table.encoder import TableEncoder
-from crumb.table.space import learn_space
-from crumb.table.statistics import Moments, merged
+from crumb.table.space import Moments, learn_space, merged
 
 VALUE = st.one_of(
     st.floats(-1e6, 1e6),

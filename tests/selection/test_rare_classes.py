@@ -1,4 +1,4 @@
-"""rare_classes.py: min_per_class."""
+"""base.py: min_per_class."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crumb.selection.rare_classes import keep_rare_classes
+from crumb.selection.base import keep_rare_classes
 
 
 @settings(max_examples=60, deadline=None)

@@ -18,8 +18,7 @@ from crumb import select_contexts
 from crumb.errors import InvalidInput
 from crumb.table import space as space_module
 from crumb.table.encoder import TableEncoder, texts, to_rows
-from crumb.table.space import MAX_CATEGORIES, MAX_INDICATORS, Space, learn_space
-from crumb.table.statistics import MISSING
+from crumb.table.space import MAX_CATEGORIES, MAX_INDICATORS, MISSING, Space, learn_space
 
 
 def fitted(

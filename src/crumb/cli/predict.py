@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 
 import crumb
-from crumb.checks import positive
 from crumb.cli.options import parameters
 from crumb.cli.report import print_json
 from crumb.cli.tables import (
@@ -23,6 +22,7 @@ from crumb.cli.tables import (
     load_tables,
     write_table,
 )
+from crumb.errors import positive
 
 
 def run(args: argparse.Namespace) -> None:

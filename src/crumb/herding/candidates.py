@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
+import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from crumb.herding.greedy import EarlyStopping, Herded, herd
-from crumb.herding.kernel import Rbf
+from crumb.herding.greedy import Clusters, EarlyStopping, Herded, herd, means_within
+from crumb.herding.kernel import Rbf, Trace
 from crumb.herding.neighbours import FIRST, Candidates, PoolCandidates
-from crumb.herding.objective import CandidateObjective, Clusters, means_within
-from crumb.parallel import MapBlocks
+from crumb.machine import Advance, MapBlocks, no_progress
 from crumb.rng import generator
 
 ENOUGH = 0.02  # a doubling that lowers the MMD² by less was not needed
@@ -53,6 +53,7 @@ def herd_candidates(
     seed: int,
     map_blocks: MapBlocks = map,
     early_stopping: EarlyStopping | None = None,
+    progress: Advance = no_progress,
     dtype: type = np.float32,
     candidates: Candidates | None = None,
     available: int | None = None,
@@ -70,7 +71,9 @@ def herd_candidates(
         if rows is None:
             queries, labels = clusters.queries.double().numpy(), clusters.labels.numpy()
             rows = PoolCandidates(pool.numpy(), queries, labels, n, seed, map_blocks)
-        contexts = _Herding(kernel, pool, clusters, rows, n, early_stopping, dtype, map_blocks)
+        contexts = _Herding(
+            kernel, pool, clusters, rows, n, early_stopping, dtype, map_blocks, progress
+        )
         available = len(pool) if available is None else available
         count, gain = (first := min(first or FIRST * n, available)), None
         found = contexts(range(len(clusters)), count)
@@ -125,6 +128,7 @@ class _Herding:
     early_stopping: EarlyStopping | None
     dtype: type
     map_blocks: MapBlocks
+    progress: Advance
 
     def __post_init__(self) -> None:
         # Far from the origin squared distances would lose digits, but not around the centroid.
@@ -137,6 +141,7 @@ class _Herding:
         """The contexts of some clusters, from ``count`` candidates of each."""
         rows = dict(zip(which, self.candidates(which, count), strict=True))
         most = max(map(len, rows.values()), default=1)
+        self.progress(0, more=self.n * len(which))
         size = max(1, min(GROUP, GROUP_ROWS // most, len(which) // 2))
 
         def of_group(start: int) -> list[Herded]:
@@ -147,7 +152,12 @@ class _Herding:
             objective = CandidateObjective(
                 self.kernel, points, cross, self.within[some], self.dtype
             )
-            herded = herd(objective, self.n, early_stopping=self.early_stopping)
+            herded = herd(
+                objective,
+                self.n,
+                early_stopping=self.early_stopping,
+                progress=lambda chosen: self.progress(chosen * len(some)),
+            )
             return [
                 replace(context, indices=rows[k][context.indices])
                 for k, context in zip(some, herded, strict=True)
@@ -155,3 +165,60 @@ class _Herding:
 
         groups = self.map_blocks(of_group, range(0, len(which), size))
         return dict(zip(which, chain.from_iterable(groups), strict=True))
+
+
+class CandidateObjective:
+    """The RBF kernel among candidates of each cluster. One row a round, on a CPU.
+
+    In numpy, which finds the least of a few thousand numbers many times faster than torch.
+    ``points`` (A × (Mₖ, d)) with their ``cross``-terms (A × (Mₖ,)) and ``within`` (A,), the means
+    among the queries, are in float64. Running sums are in ``dtype``.
+    """
+
+    def __init__(
+        self, kernel: Rbf, points: list[Tensor], cross: list[Tensor], within: Tensor, dtype: type
+    ):
+        most, d = max(map(len, points)), points[0].shape[1]
+        self.points, self.exact_cross, self.trace = points, cross, Trace(kernel, within, d)
+        self.n_clusters, self.n_pool = len(points), min(map(len, points))
+        self.left: np.ndarray = np.zeros((len(points), most, d + 2), dtype)  # (A, M, d + 2)
+        # (A, M)  −∞ is never chosen
+        self.cross: np.ndarray = np.full(self.left.shape[:2], -np.inf, dtype)
+        for k, (mine, terms) in enumerate(zip(points, cross, strict=True)):
+            self.left[k, : len(mine), :d] = mine / kernel.sigma
+            self.cross[k, : len(mine)] = terms
+        # With two more columns one product gives the exponent: x·y − ‖x‖²/2 − ‖y‖²/2.
+        x = self.left[..., :d]
+        self.left[..., d] = np.einsum("gmd,gmd->gm", x, x) * -0.5
+        self.left[..., d + 1] = 1
+        order = [*range(d), d + 1, d]
+        self.right = np.ascontiguousarray(self.left[..., order].swapaxes(1, 2))  # (A, d + 2, M)
+        self.sums = np.zeros_like(self.cross)  # (A, M)  Σ κ to the chosen rows; +∞ if chosen itself
+        self.score, self.each = np.empty_like(self.cross), np.arange(len(points))
+
+    def choose(self, count: int, t: int) -> Tensor:
+        np.multiply(self.sums, self.sums.dtype.type(1 / (t + 1)), out=self.score)
+        self.score -= self.cross  # half the score of the paper
+        place = self.score.argmin(axis=1)  # (A,)
+        np.matmul(self.left[self.each, place][:, None], self.right, out=self.score[:, None])
+        self.sums += np.exp(self.score, out=self.score)
+        self.sums[self.each, place] = np.inf
+        return torch.from_numpy(place[:, None])
+
+    def mmd2(self, chosen: Tensor) -> Tensor:
+        points, cross = (
+            torch.stack([values[rows] for values, rows in zip(arrays, chosen, strict=True)])
+            for arrays in (self.points, self.exact_cross)
+        )
+        return self.trace.extend(points, cross)
+
+    def keep(self, active: Tensor) -> None:
+        kept = active.nonzero()[:, 0].numpy()
+        self.points, self.exact_cross = (
+            [arrays[k] for k in kept] for arrays in (self.points, self.exact_cross)
+        )
+        self.left, self.right, self.cross, self.sums, self.score = (
+            array[kept] for array in (self.left, self.right, self.cross, self.sums, self.score)
+        )
+        self.trace.keep(active)
+        self.n_clusters, self.each = len(kept), np.arange(len(kept))

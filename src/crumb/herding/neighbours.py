@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from crumb.parallel import MapBlocks
+from crumb.machine import MapBlocks
 from crumb.rng import generator, row_numbers
 
 # From clusters and a number to that many rows of each cluster (or somewhat more or fewer), rising.

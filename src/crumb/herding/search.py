@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from crumb.checks import positive
-from crumb.errors import InvalidInput
+from crumb.errors import InvalidInput, positive
 from crumb.herding.neighbours import FIRST, PAIRS
-from crumb.parallel import resolve_jobs
+from crumb.machine import resolve_jobs
 
 WAYS = ("exact", "candidates", "rff")
 RFF_BATCH = 10  # with 256 features as good as the exact kernel; the paper's 64 and 50 are not

@@ -15,8 +15,8 @@ from sklearn.base import clone
 
 from crumb.errors import InvalidInput
 from crumb.estimator import check_labels as check_target
-from crumb.table.encoder import Rows
-from crumb.table.pieces import Piece, Record, stack, take
+from crumb.table.encoder import Rows, take
+from crumb.table.row import Piece, Record, stack
 
 
 class Recent:

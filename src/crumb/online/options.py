@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crumb.checks import positive
-from crumb.errors import InvalidInput
+from crumb.errors import InvalidInput, positive
 
 REFRESHES = ("never", "periodic", "drift")
 MOST_DOUBLINGS = 6  # of the queries before the next try

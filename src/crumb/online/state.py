@@ -24,7 +24,7 @@ from crumb.persistence import load as load_estimator
 from crumb.persistence import pack_frame, unpack_frame
 from crumb.plan import Plan
 from crumb.table.encoder import Rows
-from crumb.table.pieces import Piece
+from crumb.table.row import Piece
 
 FORMAT = "crumb-online"
 VERSION = 1

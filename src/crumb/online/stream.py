@@ -36,7 +36,7 @@ from crumb.online.worker import Clock, Pending, Worker
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.table.encoder import Rows
-from crumb.table.pieces import Piece, Record
+from crumb.table.row import Piece, Record
 
 Observers: TypeAlias = "Observer | Sequence[Observer] | None"
 

@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from crumb.devices import collect_garbage, out_of_memory
 from crumb.errors import InvalidInput
 from crumb.estimator import CrumbClassifier, CrumbRegressor, quantile_levels
 from crumb.infer import context_key, infer, keep_contexts
+from crumb.machine import collect_garbage, out_of_memory
 from crumb.online.drift import Baseline
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.rng import generator
 from crumb.selection.base import nearest_rows
-from crumb.table.encoder import Rows
-from crumb.table.pieces import take
+from crumb.table.encoder import Rows, take
 
 NEIGHBOURS = 4  # of each query
 MOST_DISTANCES = 500_000_000  # between queries and the pool: some seconds

@@ -20,14 +20,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-from crumb.devices import out_of_memory
 from crumb.errors import DeadlineExceeded, StreamClosed
+from crumb.machine import out_of_memory
 from crumb.online.buffer import Buffers, Key
 from crumb.online.observer import Observer, tell
 from crumb.online.options import StreamOptions
 from crumb.online.version import Answer, PlanVersion
 from crumb.pfn import Output
-from crumb.table.pieces import Piece, gather
+from crumb.table.row import Piece, gather
 
 Result: TypeAlias = "Answer | BaseException"
 log = logging.getLogger("crumb.online")

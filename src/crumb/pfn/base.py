@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 
 from crumb.errors import InvalidInput
-from crumb.parallel import torch_threads
+from crumb.machine import said_once, torch_threads
 from crumb.pfn.models import Checkpoint, card_for, file_key, locate, model_names
-from crumb.quiet import said_once
 
 if TYPE_CHECKING:
     from crumb.table.encoder import Rows

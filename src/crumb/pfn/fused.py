@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crumb.devices import free_bytes
+from crumb.machine import free_bytes
 from crumb.pfn.base import ContextTask, Output
 from crumb.pfn.contexts import halved
 from crumb.pfn.forward import MOST_DENSE, forward, represent, supports

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from crumb.errors import InvalidCheckpoint, InvalidInput, WeightsMissing
-from crumb.quiet import quiet
+from crumb.machine import quiet
 
 if TYPE_CHECKING:
     from crumb.pfn.base import NetworkBackend

@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crumb.devices import free_bytes
 from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
+from crumb.machine import free_bytes
 from crumb.pfn.base import BackendSettings, ContextTask, NetworkBackend, Output, Shared
 from crumb.pfn.contexts import halved, in_groups, pieces
 from crumb.pfn.models import Checkpoint

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
+from crumb.machine import progress_bar
 from crumb.plan import Plan
-from crumb.progress import progress_bar
 from crumb.rng import generator
 from crumb.scale.engine import LocalEngine
 from crumb.scale.reader import fetch_rows, to_frame

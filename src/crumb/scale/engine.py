@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from crumb.errors import CrumbError, InvalidInput
-from crumb.parallel import resolve_jobs
+from crumb.machine import resolve_jobs
 
 if TYPE_CHECKING:
     from crumb.pfn.base import Backend

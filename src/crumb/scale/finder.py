@@ -20,7 +20,7 @@ from crumb.herding.neighbours import (
     fraction_searched,
     neighbours_beside,
 )
-from crumb.quiet import quiet
+from crumb.machine import quiet
 from crumb.rng import generator
 from crumb.scale.rules import NearestRows, NumberedRows, RareClasses, RowsOfCells, Rule
 from crumb.scale.shortlist import Score, Shortlist, score_shards

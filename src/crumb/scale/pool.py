@@ -15,8 +15,7 @@ import pyarrow as pa
 from crumb.errors import InvalidInput
 from crumb.herding.kernel import bandwidth_rows
 from crumb.options import Options
-from crumb.planning import table_pool
-from crumb.pool import HeldRows, Pool
+from crumb.pool import HeldRows, Pool, table_pool
 from crumb.rng import generator
 from crumb.scale.engine import Engine
 from crumb.scale.finder import FileFinder

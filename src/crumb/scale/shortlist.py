@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from crumb.progress import progress_bar
+from crumb.machine import progress_bar
 from crumb.scale.engine import Engine
 from crumb.scale.reader import Reader
 from crumb.scale.rules import Block, Rule

@@ -17,12 +17,12 @@ import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from crumb.errors import InvalidInput
-from crumb.progress import progress_bar
+from crumb.machine import progress_bar
 from crumb.scale.engine import Engine
 from crumb.scale.reader import plain_columns, to_frame, to_labels
 from crumb.scale.source import Shard, Source, View
 from crumb.table.encoder import TableEncoder
-from crumb.table.statistics import Moments, TableStatistics
+from crumb.table.space import Moments, TableStatistics
 
 MOST_CLASSES = 100_000
 

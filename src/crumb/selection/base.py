@@ -11,12 +11,12 @@ Shapes: N pool rows, T queries, K clusters, d columns of the selection space.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.neighbors import NearestNeighbors
@@ -24,7 +24,7 @@ from sklearn.neighbors import NearestNeighbors
 from crumb.errors import InvalidInput
 from crumb.herding.kernel import RandomFourierFeatures
 from crumb.herding.search import Load, Search
-from crumb.parallel import MapBlocks
+from crumb.machine import Advance, MapBlocks, no_progress
 from crumb.rng import generator, row_numbers
 from crumb.selection.clustering import cluster, nearest_centroid
 
@@ -149,7 +149,7 @@ class Problem:
     queries: np.ndarray  # (T, d)
     options: Options  # resolved
     map_blocks: MapBlocks = map
-    progress: Callable[[int], object] = field(default=lambda chosen: None)
+    progress: Advance = no_progress
 
     @property
     def n(self) -> int:
@@ -200,6 +200,48 @@ class Selection:
 
     def __post_init__(self) -> None:
         self.stop_reasons = self.stop_reasons or ["context size"] * len(self.contexts)
+
+    def keep_rare_classes(self, held: Held, min_per_class: int) -> np.ndarray:
+        """``min_per_class`` for every context: how many rows of each are new."""
+        swapped = np.zeros(len(self.contexts), dtype=np.int64)
+        if held.codes is None or not min_per_class:
+            return swapped
+        for k, context in enumerate(self.contexts):
+            before = held.places(context)
+            about = self.centroids[k], held.points, held.codes, min_per_class
+            after = keep_rare_classes(before, *about)
+            swapped[k] = int((~np.isin(after, before)).sum())
+            self.contexts[k] = held.numbers(after)
+        return swapped
+
+
+def keep_rare_classes(
+    context: np.ndarray, centroid: np.ndarray, pool: np.ndarray, y: np.ndarray, min_per_class: int
+) -> np.ndarray:
+    """The context with at least ``min_per_class`` rows of each class, as far as there is room.
+
+    Herding looks at features alone, and so do all the baselines. A rare class that lies elsewhere
+    drops out of a context, and the PFN then gives it probability zero. So the least wanted rows of
+    frequent classes are swapped for the missing classes' rows nearest to the cluster.
+    ``y`` holds class codes 0 … C−1. Rows that stay keep their order; new rows come at the end.
+    """
+    in_pool = np.bincount(y)
+    minima = (np.minimum(in_pool, minimum) for minimum in range(min_per_class, -1, -1))
+    wanted = next(rows for rows in minima if rows.sum() <= len(context))  # the most with room
+    present = np.bincount(y[context], minlength=len(in_pool))
+    missing = np.maximum(wanted - present, 0)
+    if not missing.any():
+        return context
+    incoming = []
+    for label in np.flatnonzero(missing):
+        rows = np.setdiff1d(np.flatnonzero(y == label), context)
+        distance = ((pool[rows] - centroid) ** 2).sum(axis=1)
+        incoming.append(rows[np.argsort(distance, kind="stable")[: missing[label]]])
+    # The last rows of classes that can spare them go.
+    backwards = y[context][::-1]
+    later = pd.Series(backwards).groupby(backwards).cumcount().to_numpy()  # of the same class
+    leaving = np.flatnonzero(later < (present - wanted)[backwards])[: missing.sum()]
+    return np.concatenate([np.delete(context, len(context) - 1 - leaving), *incoming])
 
 
 class Strategy(BaseEstimator, ABC):

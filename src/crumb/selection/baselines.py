@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from crumb.checks import positive
-from crumb.errors import InvalidInput
+from crumb.errors import InvalidInput, positive
 from crumb.selection.base import Nearest, Problem, RandomOfCells, Selection, Strategy
 from crumb.selection.clustering import cluster, nearest_centroid
 

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin_min
 from threadpoolctl import threadpool_limits
 
-from crumb.quiet import quiet
+from crumb.machine import quiet
 from crumb.rng import generator
 
 # Many points are clustered in three steps: a sample; the sample and the points farthest from its

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 
 from crumb.herding.candidates import herd_candidates
-from crumb.herding.greedy import Herded, Objective, herd
+from crumb.herding.greedy import Clusters, ExactObjective, Herded, Objective, RffObjective, herd
 from crumb.herding.kernel import Rbf
-from crumb.herding.objective import Clusters, ExactObjective, RffObjective
 from crumb.selection.base import Problem, Selection, Strategy
 
 
@@ -31,8 +30,6 @@ class MMD(Strategy):
                 herded, facts, enough = _among_all(problem, labels, way), {}, True
             if enough:
                 break
-        if way == "candidates":
-            problem.progress(problem.n)
         return Selection(
             labels,
             centroids,
@@ -58,7 +55,15 @@ def _among_all(problem: Problem, labels: np.ndarray, way: str) -> list[Herded]:
         objective = GpuObjective(kernel, pool, clusters)
     else:
         objective = ExactObjective(kernel, pool, clusters, problem.map_blocks)
-    return herd(objective, problem.n, batch, problem.options.early_stopping, problem.progress)
+    count = len(clusters)
+    problem.progress(0, more=problem.n * count)
+    return herd(
+        objective,
+        problem.n,
+        batch,
+        problem.options.early_stopping,
+        lambda rows: problem.progress(rows * count),
+    )
 
 
 def _among_candidates(
@@ -73,6 +78,7 @@ def _among_candidates(
         seed=problem.seed,
         map_blocks=problem.map_blocks,
         early_stopping=problem.options.early_stopping,
+        progress=problem.progress,
         **among,
     )
     return herded, {"candidates": asdict(doubling), **facts}, doubling.enough

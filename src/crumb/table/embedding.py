@@ -14,12 +14,11 @@ from collections.abc import Iterator
 import numpy as np
 from sklearn.decomposition import PCA
 
+from crumb.machine import progress_bar
 from crumb.pfn.base import Backend, ContextTask
 from crumb.pfn.models import checksum
-from crumb.progress import progress_bar
 from crumb.rng import generator
-from crumb.table.encoder import Rows
-from crumb.table.pieces import take
+from crumb.table.encoder import Rows, take
 
 CONTEXT = 1_000  # rows beside which all others are embedded
 COMPONENTS = 32  # of hundreds of dimensions, which hold little more

@@ -345,3 +345,18 @@ def _bounded_column(column: pd.Series, bounds: np.ndarray) -> pd.Series:
     values = column.to_numpy()
     kept = bounded(values[:, None], bounds[None, :])[:, 0]
     return column if kept is values else pd.Series(kept)
+
+
+def take(rows: Rows, index: np.ndarray) -> Rows:
+    """Some rows of an array or a frame."""
+    if isinstance(rows, np.ndarray):
+        return rows[index]
+    return rows.iloc[index].reset_index(drop=True)
+
+
+def column(rows: Rows, j: int) -> pd.Series:
+    return rows.iloc[:, j] if isinstance(rows, pd.DataFrame) else pd.Series(rows[:, j])
+
+
+def number_column(rows: Rows, j: int) -> np.ndarray:
+    return column(rows, j).to_numpy().astype(np.float64)

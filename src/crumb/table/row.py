@@ -1,4 +1,4 @@
-"""One row at a time: what a fitted estimator makes of a table of one row, without the table.
+"""One row at a time: read without a table, and put together into one.
 
 Encoding a table takes milliseconds, whatever its size. Most rows of a stream hold plain numbers and
 text. A reader does the same to these in microseconds.
@@ -7,18 +7,48 @@ text. A reader does the same to these in microseconds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pandas as pd
 
-from crumb.table.encoder import TableEncoder, bounded, text_of
-from crumb.table.pieces import Layout, Piece, Record
+from crumb.errors import InvalidInput
+from crumb.table.encoder import Rows, TableEncoder, bounded, take, text_of
 from crumb.table.space import ColumnSpace
 
 NUMBERS = frozenset({float, int, bool, np.float64, np.int64, np.bool_})
 MAYBE_NUMBERS = NUMBERS | {type(None)}
 LARGEST_WHOLE = 2**53  # up to here floats tell whole numbers apart
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The columns of an encoded frame and their kinds, as in ``TableEncoder``."""
+
+    columns: list[Any]
+    kinds: list[str]
+
+    def column(self, j: int, values: Sequence[Any]) -> pd.Series:
+        if self.kinds[j] in ("number", "empty"):
+            return pd.Series(np.array(values, dtype=np.float64))
+        column = pd.Series(values, dtype=object)
+        return column.astype("category") if self.kinds[j] == "category" else column
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """One encoded row without a frame: a frame of one row costs a millisecond."""
+
+    layout: Layout
+    values: list[Any]
+
+    def __len__(self) -> int:
+        return 1
+
+
+Piece: TypeAlias = "Rows | Record"
 
 
 class RowReader:
@@ -100,3 +130,95 @@ def _word(value: Any, kind: str) -> Any:
     if kind != "text" and abs(value) > LARGEST_WHOLE:  # a float would be another category
         raise TypeError
     return text_of(value) if kind == "text" else float(value)
+
+
+def one_row(row: Any, columns: Sequence[Any] | None) -> Any:
+    """One query, given as a sequence, a Series or a mapping of names, as a table of one row.
+
+    ``columns`` are the names of the pool's columns; None where they have none.
+    """
+    if isinstance(row, pd.Series):
+        row = row.to_dict() if columns is not None else row.to_numpy()
+    if isinstance(row, Mapping):
+        return _named(row, columns)
+    if isinstance(row, pd.DataFrame) or getattr(row, "ndim", 1) == 2:
+        if len(row) != 1:
+            raise InvalidInput(f"submit takes one row, got {len(row)}; submit_many takes a table.")
+        return row
+    values = np.asarray(row) if not isinstance(row, (list, tuple)) else np.array(row, dtype=object)
+    if values.ndim != 1:
+        raise InvalidInput(
+            "A row is a sequence of values, a Series, or a mapping of column names to values."
+        )
+    if columns is not None and len(values) == len(columns):
+        return pd.DataFrame({name: [value] for name, value in zip(columns, values, strict=True)})
+    return values[None, :]  # of the wrong length where there are names: the estimator says so
+
+
+def _named(row: Mapping[Any, Any], columns: Sequence[Any] | None) -> pd.DataFrame:
+    if columns is None:
+        raise InvalidInput(
+            "The columns of the training table have no names: give a row as a sequence of values."
+        )
+    missing = [name for name in columns if name not in row]
+    unknown = [name for name in row if name not in set(columns)]
+    if missing or unknown:
+        said = [f"has no value for {missing[0]!r}"] * bool(missing) + [
+            f"names {unknown[0]!r}"
+        ] * bool(unknown)
+        raise InvalidInput(f"The row {' and '.join(said)}; the columns are {list(columns)}.")
+    return pd.DataFrame({name: [row[name]] for name in columns})
+
+
+def stack(pieces: Sequence[Piece]) -> Rows:
+    """Tables with the same columns below each other; values stay what they are."""
+    tables = [
+        table for records, run in groupby(pieces, _layout) for table in _tables(records, list(run))
+    ]
+    if len(tables) == 1:
+        return tables[0]
+    if isinstance(tables[0], np.ndarray):
+        return np.concatenate(tables)
+    frames = cast("Sequence[pd.DataFrame]", tables)
+    columns = {name: _joined([frame[name] for frame in frames]) for name in frames[0].columns}
+    return pd.DataFrame(columns)
+
+
+def _layout(piece: Piece) -> Layout | None:
+    return piece.layout if isinstance(piece, Record) else None
+
+
+def _tables(layout: Layout | None, run: list[Any]) -> list[Rows]:
+    """Records that follow each other make one frame; tables are tables already."""
+    if layout is None:
+        return run
+    columns = zip(*(record.values for record in run), strict=True)
+    made = [layout.column(j, column) for j, column in enumerate(columns)]
+    return [pd.DataFrame(dict(zip(layout.columns, made, strict=True)))]
+
+
+def _joined(columns: list[pd.Series]) -> pd.Series:
+    """pandas makes objects of categoricals whose categories differ, as those of rows do."""
+    if isinstance(columns[0].dtype, pd.CategoricalDtype) and any(
+        c.dtype != columns[0].dtype for c in columns
+    ):
+        return pd.concat([column.astype(object) for column in columns], ignore_index=True).astype(
+            "category"
+        )
+    return pd.concat(columns, ignore_index=True)
+
+
+def gather(places: Sequence[tuple[Piece, int]]) -> Rows:
+    """The rows at these places, in this order; runs from one table are taken together."""
+    pieces: list[tuple[Piece, list[int]]] = []
+    for rows, index in places:
+        if not pieces or pieces[-1][0] is not rows:
+            pieces.append((rows, []))
+        pieces[-1][1].append(index)
+    return stack([_taken(rows, index) for rows, index in pieces])
+
+
+def _taken(rows: Piece, index: list[int]) -> Piece:
+    if isinstance(rows, Record) or index == list(range(len(rows))):
+        return rows
+    return take(rows, np.array(index))

@@ -1,4 +1,4 @@
-"""parallel.py: threads over blocks, and torch left as it was found."""
+"""machine.py: threads over blocks, and torch left as it was found."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from crumb.errors import InvalidInput
-from crumb.parallel import block_threads, resolve_jobs, torch_threads
+from crumb.machine import block_threads, resolve_jobs, torch_threads
 
 
 @pytest.fixture(autouse=True)

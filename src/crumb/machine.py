@@ -1,0 +1,178 @@
+"""The machine and the process: devices, threads, warnings and progress bars.
+
+Herding is thousands of short operations. Torch splits each of them over threads, which then wait
+for each other every time: on a busy machine that is much slower than one thread. So here each
+thread takes whole blocks of the pool and works on them alone. The blocks do not depend on the
+number of threads, and so neither does the answer.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from numbers import Integral
+from typing import Any, Protocol
+
+from crumb.errors import InvalidInput
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+UNKNOWN = 1 << 62  # bytes: nobody says how many are free
+
+MapBlocks = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
+
+
+def resolve_device(device: str) -> str:
+    """``"auto"`` takes a GPU that is there; a GPU that is asked for by name must be."""
+    import torch
+
+    kind = device.partition(":")[0] if isinstance(device, str) else None
+    if kind not in DEVICES:
+        raise InvalidInput(f"Unknown device {device!r}: choose one of {', '.join(DEVICES)}.")
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    there["cpu"] = True
+    if device == "auto":
+        return next(name for name, found in there.items() if found)
+    if not there.get(kind):
+        raise InvalidInput(
+            f"The device {device!r} is not available on this machine: use device='cpu' or 'auto'."
+        )
+    return device
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether this is what it looks like when memory runs out, of the machine or of a GPU."""
+    import torch
+
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return True
+    on_cpu = "can't allocate memory"
+    return isinstance(error, RuntimeError) and on_cpu in str(error)
+
+
+def collect_garbage(device: str) -> None:
+    """Free memory: errors refer in circles to what filled it."""
+    import torch
+
+    gc.collect()
+    if device.startswith("cuda"):
+        torch.cuda.empty_cache()
+
+
+def free_bytes(device: str) -> int:
+    """What may be taken of the memory of a CUDA GPU, some left over; elsewhere nobody knows."""
+    import torch
+
+    if not device.startswith("cuda"):
+        return UNKNOWN
+    # Torch keeps what it has freed for the next tensors.
+    idle = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(0.8 * (torch.cuda.mem_get_info(device)[0] + idle))
+
+
+# Torch has one number of threads for the whole process. While one of ours has changed it, "as many
+# as torch may use" means the number before the first change.
+_threads = threading.Lock()
+_changed = 0
+_usual = 0
+
+
+def resolve_jobs(n_jobs: int | None) -> int:
+    """How many threads: None means as many as torch may use, −1 all cores, −2 all but one."""
+    import torch
+
+    if n_jobs is None:
+        return _usual if _changed else torch.get_num_threads()
+    if not isinstance(n_jobs, Integral) or isinstance(n_jobs, bool) or n_jobs == 0:
+        raise InvalidInput(f"n_jobs must be a whole number other than 0, or None; got {n_jobs!r}.")
+    cores = os.cpu_count() or 1
+    return min(cores, int(n_jobs)) if int(n_jobs) > 0 else max(1, cores + 1 + int(n_jobs))
+
+
+@contextmanager
+def torch_threads(n_jobs: int | None) -> Iterator[None]:
+    """Run torch with ``n_jobs`` threads (None: as many as it has), then as before."""
+    global _changed, _usual
+    import torch
+
+    with _threads:
+        if not _changed:
+            _usual = torch.get_num_threads()
+        _changed += 1
+        torch.set_num_threads(resolve_jobs(n_jobs))
+    try:
+        yield
+    finally:
+        with _threads:
+            _changed -= 1
+            torch.set_num_threads(_usual)
+
+
+@contextmanager
+def block_threads(n_jobs: int | None, device: str = "cpu") -> Iterator[MapBlocks]:
+    """A ``map`` for work on blocks; a GPU gets the plain one."""
+    jobs = resolve_jobs(n_jobs)
+    with torch_threads(1):  # new threads take this over
+        if jobs == 1 or device != "cpu":
+            yield map
+        else:
+            with ThreadPoolExecutor(jobs, thread_name_prefix="crumb") as executor:
+                yield executor.map
+
+
+_filters = threading.RLock()  # Python's warning filters are global: one thread at a time
+
+
+@contextmanager
+def quiet(message: str = "", category: type[Warning] = Warning) -> Iterator[None]:
+    """Hold back warnings of a kind."""
+    with _filters, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message, category)
+        yield
+
+
+@contextmanager
+def said_once(said: set[str]) -> Iterator[None]:
+    """Show each warning only the first time; ``said`` remembers. Packages warn in every pass."""
+    try:
+        with _filters, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        for warning in caught:
+            if str(warning.message) not in said:
+                said.add(str(warning.message))
+                warnings.warn_explicit(
+                    warning.message, warning.category, warning.filename, warning.lineno
+                )
+
+
+class Advance(Protocol):
+    """Moves a progress bar on; ``more`` steps have turned up that were not foreseen."""
+
+    def __call__(self, steps: int, more: int = 0) -> object: ...
+
+
+def no_progress(steps: int, more: int = 0) -> None:
+    """For work that nobody watches."""
+
+
+@contextmanager
+def progress_bar(total: int, what: str, verbose: int | bool) -> Iterator[Advance]:
+    """A function that advances a bar on standard error, or one that does nothing."""
+    if not verbose:
+        yield no_progress
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, desc=what, leave=False, dynamic_ncols=True) as bar:
+
+        def advance(steps: int, more: int = 0) -> None:
+            bar.total += more
+            bar.update(steps)
+
+        yield advance
