@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+_STRATEGIES = ("KNN", "MICP", "MMD", "CentroidNN", "Full", "Uniform", "VoronoiUniform")
 _HOME = {
     "CrumbClassifier": "crumb.estimator",
     "CrumbRegressor": "crumb.estimator",
@@ -20,35 +21,13 @@ _HOME = {
     "load": "crumb.persistence",
     "paper_configuration": "crumb.options",
     "select_contexts": "crumb.plan",
-    "MMD": "crumb.selection",
-    "Uniform": "crumb.selection",
-    "KNN": "crumb.selection",
-    "MICP": "crumb.selection",
-    "CentroidNN": "crumb.selection",
-    "VoronoiUniform": "crumb.selection",
-    "Full": "crumb.selection",
     "CrumbError": "crumb.errors",
+    **dict.fromkeys(_STRATEGIES, "crumb.selection"),
 }
 
-__all__ = [
-    "KNN",
-    "MICP",
-    "MMD",
-    "CentroidNN",
-    "CrumbClassifier",
-    "CrumbError",
-    "CrumbOnline",
-    "CrumbRegressor",
-    "EarlyStopping",
-    "Full",
-    "Plan",
-    "Uniform",
-    "VoronoiUniform",
-    "__version__",
-    "load",
-    "paper_configuration",
-    "select_contexts",
-]
+__all__ = ["KNN", "MICP", "MMD", "CentroidNN", "Full", "Uniform", "VoronoiUniform"]
+__all__ += ["CrumbClassifier", "CrumbError", "CrumbOnline", "CrumbRegressor", "EarlyStopping"]
+__all__ += ["Plan", "__version__", "load", "paper_configuration", "select_contexts"]
 
 if TYPE_CHECKING:
     from crumb.errors import CrumbError

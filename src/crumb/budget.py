@@ -39,7 +39,9 @@ HERDING_SHARE = 0.3  # of the seconds, that stage 2 may take
 TRIALS = (200, 600)  # rows of the contexts that are timed
 TOGETHER = 8  # contexts that are timed at once on a GPU, where they share passes
 MOST_ASKED = 200  # queries of a timed context
-_UNITS = {"s": 1.0, "min": 60.0, "mb": 1e-3, "gb": 1.0}  # in seconds or gigabytes
+_PART = r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(s|min|mb|gb)"
+_KINDS = {"s": "seconds", "min": "seconds", "mb": "gigabytes", "gb": "gigabytes"}
+_UNITS = {"s": 1.0, "min": 60.0, "mb": 1e-3, "gb": 1.0}
 
 
 @dataclass(frozen=True)
@@ -83,28 +85,18 @@ class Rung:
 
 def parse_budget(budget: Any) -> Budget:
     """``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of seconds."""
+    if isinstance(budget, Budget):
+        return budget
     number = isinstance(budget, Real) and not isinstance(budget, bool)
     text = f"{float(budget)}s" if number else budget
-    found: dict[str, float] = {}
-    for part in text.lower().replace(",", " ").split() if isinstance(text, str) else ():
-        matched = re.fullmatch(r"(.+?)(s|min|mb|gb)", part)
-        if matched is None:
-            found = {}
-            break
-        kind = "gigabytes" if matched[2].endswith("b") else "seconds"
-        found[kind] = _number(matched[1]) * _UNITS[matched[2]]
-    if not found or not all(0 < value < math.inf for value in found.values()):
+    parts = text.lower().replace(",", " ").split() if isinstance(text, str) else []
+    read = [re.fullmatch(_PART, part) for part in parts]
+    found = {_KINDS[part[2]]: float(part[1]) * _UNITS[part[2]] for part in read if part}
+    if not found or not all(read) or not all(0 < value < math.inf for value in found.values()):
         raise InvalidInput(
             f"budget must be like '30s', '2min', '4GB' or '30s 4GB', got {budget!r}."
         )
     return Budget(**found)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def rungs(
@@ -172,18 +164,10 @@ def choose(
     clusters = queries if isinstance(options.strategy, KNN) else clusters
     rows = options.context_size if options.fixed_size else None
     rung = highest(rungs(queries, shape[0], window, clusters, rows, price), budget)
-    expected = {
-        "expected_seconds": round(rung.seconds, 3),
-        "expected_gigabytes": round(rung.gigabytes, 3),
-    }
+    expected = {f"expected_{kind}": round(getattr(rung, kind), 3) for kind in asdict(budget)}
     facts = {**options.facts, "budget": {**asdict(budget), **expected}}
-    return replace(
-        options,
-        n_clusters=rung.clusters,
-        context_size=rung.rows,
-        affordable=affordable,
-        facts=facts,
-    )
+    k, n = rung.clusters, rung.rows
+    return replace(options, n_clusters=k, context_size=n, affordable=affordable, facts=facts)
 
 
 def measure(backend: Backend, pool: Labelled, queries: int, seed: int) -> PassCost:

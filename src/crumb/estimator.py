@@ -29,7 +29,7 @@ from crumb.selection import Strategy
 from crumb.table.embedding import RowEmbedding
 from crumb.table.encoder import Rows, TableEncoder, in_files, to_rows
 from crumb.table.row import Piece, one_row
-from crumb.table.space import EMBEDDING, check_features
+from crumb.table.space import check_features
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -117,8 +117,12 @@ class _Crumb(BaseEstimator):
             )
         # Mistakes in the parameters show before the table is read.
         options = Options.of(**{name: getattr(self, name) for name in DEFAULTS})
-        engine = self._resolve_engine() if in_files(X) or self.engine != "local" else None
         check_features(self.features)
+        engine = None
+        if in_files(X) or self.engine != "local":
+            from crumb.scale.engine import resolve_engine
+
+            engine = resolve_engine(self.engine, self.n_jobs)
         if in_files(X):
             assert engine is not None
             pool, classes, backend = self._learn_files(X, y, where, columns, engine, options)
@@ -130,13 +134,9 @@ class _Crumb(BaseEstimator):
         self.pool_, self.options_ = pool, options
         self.backend_ = backend if engine is None else engine.backend(backend)
         self.bandwidth_, self.context_size_ = options.bandwidth, options.context_size
-        self._set_classes(classes)
+        if classes is not None:
+            self.classes_ = classes
         self._pass_cost: PassCost | None = None  # measured when the first queries come
-
-    def _resolve_engine(self) -> Engine:
-        from crumb.scale.engine import resolve_engine
-
-        return resolve_engine(self.engine, self.n_jobs)
 
     def _learn_table(
         self, rows: Rows, labels: np.ndarray, options: Options
@@ -147,12 +147,10 @@ class _Crumb(BaseEstimator):
         rows = encoder.fit_transform(rows)
         y, classes = self._encode_labels(labels)
         n_classes = None if classes is None else len(classes)
-        backend = self._resolve_backend(encoder, n_classes, options)
-        if self.features != EMBEDDING:
-            pool = TablePool.learn(rows, encoder, y, n_classes, self.features)
-            return pool, classes, backend
-        embed = RowEmbedding(backend, rows, y, classes is not None, options.seed, options.verbose)
-        pool = TablePool.learn(rows, encoder, y, n_classes, EMBEDDING, embed, embed.identity())
+        backend, embed = self._resolve_backend(encoder, n_classes, options), None
+        if isinstance(self.features, str):
+            embed = RowEmbedding(backend, rows, y, n_classes, options.seed, options.verbose)
+        pool = TablePool.learn(rows, encoder, y, n_classes, self.features, embed)
         return pool, classes, backend
 
     def _learn_files(
@@ -188,13 +186,10 @@ class _Crumb(BaseEstimator):
         """Class codes and classes, or numbers and None."""
         raise NotImplementedError
 
-    def _set_classes(self, classes: np.ndarray | None) -> None:
-        """A regressor has none."""
-
     def _resolve_backend(
         self, encoder: TableEncoder, n_classes: int | None, options: Options
     ) -> Backend:
-        more = self.model_options if self.model_options is not None else {}
+        more = {} if self.model_options is None else self.model_options
         if not isinstance(more, dict):
             raise InvalidInput(f"model_options must be a dictionary, got {more!r}.")
         settings = BackendSettings(
@@ -258,14 +253,12 @@ class _Crumb(BaseEstimator):
         frozen = plan is not None
         if plan is None:
             plan = self.plan_points(points, evidence=False)
-            labels = plan.labels
-        else:
-            if not isinstance(plan, Plan):
-                raise InvalidInput(
-                    f"plan must be a Plan (Plan.load reads one from a file), got {plan!r}."
-                )
-            plan.check_pool(self.pool_.fingerprint)
-            labels = plan.route(points)
+        elif not isinstance(plan, Plan):
+            raise InvalidInput(
+                f"plan must be a Plan (Plan.load reads one from a file), got {plan!r}."
+            )
+        plan.check_pool(self.pool_.fingerprint)
+        labels = plan.route(points) if frozen else plan.labels
         held = self.pool_.hold(plan.contexts)
         return infer(self.backend_, held, plan.contexts, labels, rows, output, self.verbose, frozen)
 
@@ -290,9 +283,8 @@ class _Crumb(BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.string = True
+        inputs = tags.input_tags
+        inputs.allow_nan = inputs.categorical = inputs.string = True
         return tags
 
 
@@ -304,7 +296,7 @@ def check_labels(y: Any) -> np.ndarray:
     if labels.dtype == object:
         labels = pd.Series(labels).infer_objects().to_numpy()  # True and 1 as they are
     missing = int(pd.isna(labels).sum())
-    if missing == len(labels) and missing:
+    if missing and missing == len(labels):
         raise InvalidInput("Input y contains NaN: all labels are missing.")
     if missing:
         raise InvalidInput(
@@ -404,18 +396,9 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
                 "Labels must be all text, all whole numbers or all bools; these are mixed or "
                 "something else."
             )
-        try:
-            check_classification_targets(labels)
-            classes, codes = np.unique(labels, return_inverse=True)
-        except TypeError as error:
-            raise InvalidInput(
-                "Labels of different types (text and numbers) cannot be mixed."
-            ) from error
+        check_classification_targets(labels)
+        classes, codes = np.unique(labels, return_inverse=True)
         return codes, classes
-
-    def _set_classes(self, classes: np.ndarray | None) -> None:
-        assert classes is not None
-        self.classes_ = classes
 
     @available_if(_has_proba)
     def predict_proba(self, X: Any, *, plan: Plan | None = None) -> np.ndarray:
@@ -490,9 +473,7 @@ class CrumbRegressor(RegressorMixin, _Crumb):
 
 def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:
     """The levels that are asked for, checked; 0.1 … 0.9 by default."""
-    levels = tuple(
-        float(level) for level in (DEFAULT_QUANTILES if quantiles is None else quantiles)
-    )
+    levels = tuple(map(float, DEFAULT_QUANTILES if quantiles is None else quantiles))
     if not levels or not all(0 < level < 1 for level in levels):
         raise InvalidInput(f"quantiles must be levels between 0 and 1, got {quantiles!r}.")
     return levels

@@ -19,11 +19,12 @@ from crumb.errors import InvalidInput
 from crumb.selection.base import Finder, TableFinder
 from crumb.table.encoder import Rows, TableEncoder, column, fingerprint, take, to_rows
 from crumb.table.row import Piece, RowReader
-from crumb.table.space import ColumnSpace, Embed, Space, learn_space
+from crumb.table.space import ColumnSpace, Space, learn_space
 
 if TYPE_CHECKING:
     from crumb.options import Options
     from crumb.plan import Plan
+    from crumb.table.embedding import RowEmbedding
 
 
 class Labelled:
@@ -149,11 +150,11 @@ class TablePool(Labelled, Pool):
         y: np.ndarray,
         n_classes: int | None,
         features: Any = None,
-        embed: Embed | None = None,
-        about: tuple[Any, ...] = (),
+        embed: RowEmbedding | None = None,
     ) -> TablePool:
-        """From encoded rows. ``about``: what else the selection space depends on."""
+        """From encoded rows. ``embed``: the network's row embeddings, if ``features`` asks so."""
         space, points = learn_space(features, rows, encoder, y, embed)
+        about = () if embed is None else embed.identity()
         mark = fingerprint(rows, encoder.kinds_, features, *about)
         return cls(rows, y, n_classes, encoder, space, points, mark)
 

@@ -132,7 +132,6 @@ def resolve_search(
     affordable: int | None = None,
 ) -> Search:
     """``"auto"`` goes by the cost of each way and by the kernel values that are affordable."""
-    check_search(kernel, rff_dim, herd_batch)
     one_by_one = device == "cpu" and herd_batch in ("auto", 1)  # what candidates are made for
     ways: tuple[str, ...] = (kernel,)
     most = load.rows

@@ -34,13 +34,13 @@ class RowEmbedding:
         backend: Backend,
         rows: Rows,
         y: np.ndarray,
-        classify: bool,
+        n_classes: int | None,
         seed: int,
         verbose: int = 0,
     ):
         rng = generator(seed, "embedding")
         chosen = np.sort(rng.choice(len(y), min(CONTEXT, len(y)), replace=False))
-        self.y = np.unique(y[chosen], return_inverse=True)[1] if classify else y[chosen]
+        self.y = np.unique(y[chosen], return_inverse=True)[1] if n_classes else y[chosen]
         self.context, self.backend = take(rows, chosen), backend
         self.seed, self.verbose = seed, verbose
         sample = np.sort(rng.choice(len(y), min(SAMPLE, len(y)), replace=False))
@@ -49,7 +49,7 @@ class RowEmbedding:
         self.components = PCA(components, svd_solver="covariance_eigh").fit(points)
 
     def identity(self) -> tuple[int, str]:
-        """What else than the pool this space depends on."""
+        """What else than the pool the embeddings depend on."""
         assert self.backend.path is not None, "what has embeddings is a file"
         return self.seed, checksum(self.backend.path)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from numbers import Real
@@ -24,9 +25,8 @@ from crumb.errors import InvalidInput
 
 Rows: TypeAlias = "np.ndarray | pd.DataFrame"
 
-LARGEST = float(
-    np.finfo(np.float32).max
-)  # PFNs work in float32: what is beyond it is infinite to them
+# PFNs work in float32: what is beyond it is infinite to them.
+LARGEST = float(np.finfo(np.float32).max)
 
 
 def in_files(X: Any) -> bool:
@@ -64,9 +64,7 @@ def _as_numbers(array: np.ndarray) -> np.ndarray | None:
     """An object array of numbers (and None) as floats; None where it holds anything else."""
     if array.dtype.kind in "US" or any(isinstance(value, str) for value in array.flat):
         return None
-    return array.astype(
-        np.float64
-    )  # raises TypeError for what is neither text nor number, as it should
+    return array.astype(np.float64)  # TypeError for what is neither text nor number
 
 
 def _check_frame(frame: pd.DataFrame, min_rows: int) -> pd.DataFrame:
@@ -93,12 +91,9 @@ def fingerprint(rows: Rows, *about: Any) -> str:
         categories = [isinstance(dtype, pd.CategoricalDtype) for dtype in rows.dtypes]
         digest.update(repr([list(map(str, rows.columns)), categories]).encode())
         rows = rows.copy(deep=False)
-        for name in [
-            name for name, category in zip(rows.columns, categories, strict=True) if category
-        ]:
-            rows[name] = texts(
-                rows[name], None
-            )  # 3 and 3.0 are one category, before and after a trip through a file
+        for name in rows.columns[categories]:
+            # 3 and 3.0 are one category, before and after a trip through a file.
+            rows[name] = texts(rows[name], None)
         hashed = pd.util.hash_pandas_object(rows, index=False)
         digest.update(np.ascontiguousarray(hashed.to_numpy(dtype=np.uint64)).tobytes())
     else:
@@ -116,28 +111,24 @@ class TableEncoder:
 
     categorical_features: Sequence[Any] | None = None
     columns_: list[Any] = field(default_factory=list, init=False)
-    kinds_: list[str] = field(
-        default_factory=list, init=False
-    )  # "number", "text", "category" or "empty"
-    bounds_: np.ndarray = field(
-        default_factory=lambda: np.empty((0, 2)), init=False
-    )  # finite min and max
+    # "number", "text", "category" or "empty"
+    kinds_: list[str] = field(default_factory=list, init=False)
+    # finite min and max
+    bounds_: np.ndarray = field(default_factory=lambda: np.empty((0, 2)), init=False)
 
     def fit_transform(self, rows: Rows) -> Rows:
-        self.columns_ = (
-            list(rows.columns) if isinstance(rows, pd.DataFrame) else list(range(rows.shape[1]))
-        )
-        declared = self.declared()
+        columns: Any
         if isinstance(rows, pd.DataFrame):
-            columns = [_encode(rows[name]) for name in rows.columns]
-            self.kinds_ = [
-                "category" if name in declared else _kind(column)
-                for name, column in zip(self.columns_, columns, strict=True)
-            ]
-            self.bounds_ = np.array([_finite_range(column) for column in columns])
+            self.columns_ = list(rows.columns)
+            columns = [_encode(rows[name]) for name in self.columns_]
         else:
-            self.kinds_ = ["category" if name in declared else "number" for name in self.columns_]
-            self.bounds_ = np.array([_finite_range(column) for column in rows.T])
+            self.columns_, columns = list(range(rows.shape[1])), rows.T
+        declared = self.declared()
+        self.kinds_ = [
+            "category" if name in declared else _kind(column)
+            for name, column in zip(self.columns_, columns, strict=True)
+        ]
+        self.bounds_ = np.array([_finite_range(column) for column in columns])
         return self.transform(rows)
 
     def transform(self, rows: Rows) -> Rows:
@@ -150,9 +141,7 @@ class TableEncoder:
             )
         columns = {}
         for name, kind, bounds in zip(self.columns_, self.kinds_, self.bounds_, strict=True):
-            if (
-                kind == "empty"
-            ):  # the pool says nothing about it, so whatever the queries hold means nothing
+            if kind == "empty":  # the pool says nothing about it: what queries hold means nothing
                 columns[name] = pd.Series(np.nan, index=pd.RangeIndex(len(rows)))
             elif kind == "number":
                 columns[name] = _bounded_column(_to_number(_encode(rows[name]), name), bounds)
@@ -214,18 +203,15 @@ def _encode(column: pd.Series) -> pd.Series:
     if isinstance(column.dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
-        return _days(
-            column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz is not None else column
-        )
+        return _days(column if column.dt.tz is None else column.dt.tz_convert(None))
     if pd.api.types.is_timedelta64_dtype(column.dtype):
         return column / pd.Timedelta(days=1)
     if pd.api.types.is_complex_dtype(column.dtype):
         raise InvalidInput(
             f"Column {column.name!r} holds complex numbers. Complex data not supported."
         )
-    if pd.api.types.is_bool_dtype(column.dtype) or pd.api.types.is_extension_array_dtype(
-        column.dtype
-    ):
+    extension = pd.api.types.is_extension_array_dtype(column.dtype)
+    if extension or pd.api.types.is_bool_dtype(column.dtype):
         if pd.api.types.is_numeric_dtype(column.dtype):  # bool counts as numeric in pandas
             return pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan), index=column.index)
         return column.astype(object).where(column.notna(), np.nan)
@@ -253,15 +239,11 @@ def _sharpen(column: pd.Series) -> pd.Series:
     if all(issubclass(kind, (bool, int, float, Decimal, np.number, np.bool_)) for kind in kinds):
         return column.astype(np.float64)
     if not any(issubclass(kind, (str, bool, int, float)) for kind in kinds):
-        try:  # datetime.date, datetime.datetime; in microseconds, which reach the year 9999
-            return pd.Series(
-                column.to_numpy().astype("datetime64[us]"), index=column.index, name=column.name
-            )
-        except (TypeError, ValueError):
-            try:
-                return pd.to_datetime(column)  # with time zones
-            except (TypeError, ValueError):
-                pass
+        with suppress(TypeError, ValueError):  # dates; in microseconds, which reach the year 9999
+            moments = column.to_numpy().astype("datetime64[us]")
+            return pd.Series(moments, index=column.index, name=column.name)
+        with suppress(TypeError, ValueError):
+            return pd.to_datetime(column)  # with time zones
     return column.map(str, na_action="ignore")
 
 
@@ -278,7 +260,9 @@ def _to_number(column: pd.Series, name: Any) -> pd.Series:
     return numbers
 
 
-def _kind(column: pd.Series) -> str:
+def _kind(column: np.ndarray | pd.Series) -> str:
+    if isinstance(column, np.ndarray):
+        return "number"
     if isinstance(column.dtype, pd.CategoricalDtype):
         return "category"
     if column.isna().all():
@@ -310,14 +294,12 @@ def _to_text(column: pd.Series) -> pd.Series:
 def _to_category(column: pd.Series) -> pd.Series:
     """Categories of text or numbers stay; other categories go by their text."""
     if not isinstance(column.dtype, pd.CategoricalDtype):
-        if pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(
-            column.dtype
-        ):
-            # 1 and 1.0 are one category.
+        bools = pd.api.types.is_bool_dtype(column.dtype)
+        if pd.api.types.is_numeric_dtype(column.dtype) and not bools:  # 1 and 1.0 are one category
             column = pd.Series(column.to_numpy(dtype=np.float64, na_value=np.nan))
         column = column.astype("category")
     if column.cat.categories.inferred_type not in ("string", "integer", "floating", "empty"):
-        column = pd.Series(texts(column, np.nan), dtype=object).astype("category")
+        column = _to_text(column).astype("category")
     return column.reset_index(drop=True)
 
 

@@ -80,11 +80,9 @@ class RowReader:
             if not MAYBE_NUMBERS.issuperset(map(type, row)):
                 return None
             row = np.array(row, dtype=np.float64)
-        if (
-            not isinstance(row, np.ndarray)
-            or row.shape != (self._columns,)
-            or row.dtype.kind not in "fiub"
-        ):
+        if not isinstance(row, np.ndarray) or row.shape != (self._columns,):
+            return None
+        if row.dtype.kind not in "fiub":
             return None
         kept = row.dtype if row.dtype in (np.float32, np.float64) else np.float64
         values = bounded(row.astype(kept)[None, :], self._bounds)
@@ -163,18 +161,16 @@ def _named(row: Mapping[Any, Any], columns: Sequence[Any] | None) -> pd.DataFram
     missing = [name for name in columns if name not in row]
     unknown = [name for name in row if name not in set(columns)]
     if missing or unknown:
-        said = [f"has no value for {missing[0]!r}"] * bool(missing) + [
-            f"names {unknown[0]!r}"
-        ] * bool(unknown)
+        said = [f"has no value for {name!r}" for name in missing[:1]]
+        said += [f"names {name!r}" for name in unknown[:1]]
         raise InvalidInput(f"The row {' and '.join(said)}; the columns are {list(columns)}.")
     return pd.DataFrame({name: [row[name]] for name in columns})
 
 
 def stack(pieces: Sequence[Piece]) -> Rows:
     """Tables with the same columns below each other; values stay what they are."""
-    tables = [
-        table for records, run in groupby(pieces, _layout) for table in _tables(records, list(run))
-    ]
+    runs = groupby(pieces, lambda piece: piece.layout if isinstance(piece, Record) else None)
+    tables = [table for layout, run in runs for table in _tables(layout, list(run))]
     if len(tables) == 1:
         return tables[0]
     if isinstance(tables[0], np.ndarray):
@@ -182,10 +178,6 @@ def stack(pieces: Sequence[Piece]) -> Rows:
     frames = cast("Sequence[pd.DataFrame]", tables)
     columns = {name: _joined([frame[name] for frame in frames]) for name in frames[0].columns}
     return pd.DataFrame(columns)
-
-
-def _layout(piece: Piece) -> Layout | None:
-    return piece.layout if isinstance(piece, Record) else None
 
 
 def _tables(layout: Layout | None, run: list[Any]) -> list[Rows]:
@@ -199,12 +191,10 @@ def _tables(layout: Layout | None, run: list[Any]) -> list[Rows]:
 
 def _joined(columns: list[pd.Series]) -> pd.Series:
     """pandas makes objects of categoricals whose categories differ, as those of rows do."""
-    if isinstance(columns[0].dtype, pd.CategoricalDtype) and any(
-        c.dtype != columns[0].dtype for c in columns
-    ):
-        return pd.concat([column.astype(object) for column in columns], ignore_index=True).astype(
-            "category"
-        )
+    first = columns[0].dtype
+    if isinstance(first, pd.CategoricalDtype) and any(column.dtype != first for column in columns):
+        objects = [column.astype(object) for column in columns]
+        return pd.concat(objects, ignore_index=True).astype("category")
     return pd.concat(columns, ignore_index=True)
 
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,9 @@ from sklearn.base import clone
 
 from crumb.errors import InvalidInput
 from crumb.table.encoder import LARGEST, Rows, TableEncoder, column, number_column, text_of, texts
+
+if TYPE_CHECKING:
+    from crumb.table.embedding import RowEmbedding
 
 MISSING = "\0missing"  # a missing category is a category like any other
 MOST_WORDS = 100_000  # distinct texts that are counted; beyond that the rarest half is dropped
@@ -36,7 +39,6 @@ EMBEDDING = "embedding"
 # How far rows lie apart by their embeddings, relative to how far they do by their columns.
 # Measured beside 1/2, 1 and 2: docs/experiments/ideas.
 EMBEDDING_WEIGHT = 4.0
-Embed = Callable[[Rows], np.ndarray]
 
 
 class Space(Protocol):
@@ -56,7 +58,7 @@ def check_features(features: Any) -> None:
 
 
 def learn_space(
-    features: Any, rows: Rows, encoder: TableEncoder, y: np.ndarray | None, embed: Embed | None
+    features: Any, rows: Rows, encoder: TableEncoder, y: Any, embed: RowEmbedding | None
 ) -> tuple[Space, np.ndarray]:
     """The space that ``features`` asks for, learned from encoded rows, and their points.
 
@@ -92,18 +94,14 @@ class ColumnSpace:
 
     def _fill(self, points: np.ndarray, rows: Rows) -> None:
         for place, j in enumerate(self.numbers):
-            points[:, place] = self._standard(number_column(rows, j), place)
+            values = number_column(rows, j)
+            points[:, place] = _standard(values, self.mean[place], self.scale[place])
         first = len(self.numbers)
         for j, indicators in zip(self.categories, self.indicators, strict=True):
             places = indicators.places(column(rows, j))
             known = np.flatnonzero(places >= 0)
             points[known, first + places[known]] = 1.0
             first += indicators.width
-
-    def _standard(self, values: np.ndarray, place: int) -> np.ndarray:
-        values = (values - self.mean[place]) / self.scale[place]
-        values[np.isnan(values)] = 0.0
-        return values
 
     def of_columns(self, columns: Sequence[np.ndarray]) -> np.ndarray:
         """Points of finite number columns as they lie in memory, for tables without categories."""
@@ -115,9 +113,7 @@ class ColumnSpace:
     def point(self, values: Sequence[Any], numbers: np.ndarray) -> np.ndarray:
         """(1, width) of one encoded row: ``values`` of all columns, ``numbers`` in float64."""
         point = np.zeros((1, self.width), dtype=self.dtype)
-        standard = (numbers[self.numbers] - self.mean) / self.scale
-        standard[np.isnan(standard)] = 0.0
-        point[0, : len(self.numbers)] = standard
+        point[0, : len(self.numbers)] = _standard(numbers[self.numbers], self.mean, self.scale)
         first = len(self.numbers)
         for j, indicators in zip(self.categories, self.indicators, strict=True):
             place = indicators.place(values[j])
@@ -125,6 +121,12 @@ class ColumnSpace:
                 point[0, first + place] = 1.0
             first += indicators.width
         return point
+
+
+def _standard(values: np.ndarray, mean: Any, scale: Any) -> np.ndarray:
+    values = (values - mean) / scale
+    values[np.isnan(values)] = 0.0
+    return values
 
 
 class Indicators:
@@ -185,7 +187,7 @@ class OwnSpace:
 class EmbeddedSpace:
     """The columns, and beside them the network's row embeddings."""
 
-    def __init__(self, columns: ColumnSpace, embed: Embed, weight: float, width: int):
+    def __init__(self, columns: ColumnSpace, embed: RowEmbedding, weight: float, width: int):
         self.columns, self.embed, self.weight = columns, embed, weight
         self.width, self.dtype = columns.width + width, columns.dtype
 
@@ -197,7 +199,7 @@ class EmbeddedSpace:
 
 
 def _with_embedding(
-    columns: ColumnSpace, points: np.ndarray, rows: Rows, embed: Embed
+    columns: ColumnSpace, points: np.ndarray, rows: Rows, embed: RowEmbedding
 ) -> tuple[Space, np.ndarray]:
     more = embed(rows)
     variances = [part.var(axis=0, dtype=np.float64).sum() for part in (points, more)]
