@@ -159,29 +159,21 @@ def resolve_context_size(context_size: str | float, n_pool: int, window: int | N
     else:
         n = max(1, round(float(context_size) * n_pool))
     if n > n_pool:
-        warnings.warn(
-            f"context_size={n} is larger than the pool: all {n_pool} rows are used.", stacklevel=5
-        )
+        said = f"context_size={n} is larger than the pool: all {n_pool} rows are used."
+        warnings.warn(said, stacklevel=5)
         n = n_pool
     if window is not None and n > window:
-        warnings.warn(
-            f"context_size gives {n} rows, more than the {window} that the model was made for: "
-            f"{window} are used.",
-            stacklevel=5,
-        )
+        said = f"context_size gives {n} rows, more than the {window} that the model was made for"
+        warnings.warn(f"{said}: {window} are used.", stacklevel=5)
         n = window
     return n
 
 
 def check_context_size(context_size: Any) -> None:
-    if context_size == "auto":
+    count = isinstance(context_size, Integral) and int(context_size) >= 1
+    share = isinstance(context_size, Real) and 0 < float(context_size) <= 1
+    if context_size == "auto" or ((count or share) and not isinstance(context_size, bool)):
         return
-    if isinstance(context_size, Real) and not isinstance(context_size, bool):
-        if isinstance(context_size, Integral):
-            positive("context_size", context_size)
-            return
-        if 0 < float(context_size) <= 1:
-            return
     raise InvalidInput(
         "context_size must be a row count of at least 1, a share of the pool in (0, 1], or 'auto'; "
         f"got {context_size!r}."
@@ -200,10 +192,9 @@ def resolve_early_stopping(early_stopping: Any) -> EarlyStopping | None:
 
 def check_bandwidth(bandwidth: Any) -> None:
     """``"median"``, a multiple such as ``"0.5 median"``, or σ itself in the standardised space."""
-    if isinstance(bandwidth, str) and median_factor(bandwidth) > 0:
-        return
     number = isinstance(bandwidth, Real) and not isinstance(bandwidth, bool)
-    if number and 0 < bandwidth < float("inf"):
+    value = median_factor(bandwidth) if isinstance(bandwidth, str) else bandwidth if number else 0
+    if 0 < value < float("inf"):
         return
     raise InvalidInput(
         "bandwidth must be 'median', a multiple like '0.5 median', or a positive number (σ), "

@@ -45,11 +45,10 @@ class Plane:
         sample = _sampled(pool, FITTED_ROWS)
         centre = sample.mean(axis=0)
         _, spread, directions = np.linalg.svd(sample - centre, full_matrices=False)
-        flat, shares = np.zeros((pool.shape[1], 2)), np.zeros(2)
-        found = min(2, len(directions))
-        flat[:, :found] = directions[:found].T
-        shares[:found] = spread[:found] ** 2 / max(float((spread**2).sum()), np.finfo(float).tiny)
-        return cls(centre, flat, shares)
+        shares = spread**2 / max(float((spread**2).sum()), np.finfo(float).tiny)
+        missing = max(0, 2 - len(shares))
+        directions = np.pad(directions[:2], ((0, missing), (0, 0)))
+        return cls(centre, directions.T, np.pad(shares[:2], (0, missing)))
 
     @property
     def is_line(self) -> bool:
@@ -189,11 +188,10 @@ def _points(plan: Plan, pool: Any, queries: Any) -> tuple[np.ndarray, np.ndarray
         raise InvalidInput(
             "pool and queries must be matrices of the selection space with the same columns."
         )
-    if len(pool) != plan.pool_size or len(queries) != len(plan.labels):
-        raise InvalidInput(
-            f"The plan is for {plan.pool_size} pool rows and {len(plan.labels)} queries; these are "
-            f"{len(pool)} and {len(queries)}."
-        )
+    rows, asked = plan.pool_size, len(plan.labels)
+    if (len(pool), len(queries)) != (rows, asked):
+        these = f"these are {len(pool)} and {len(queries)}"
+        raise InvalidInput(f"The plan is for {rows} pool rows and {asked} queries; {these}.")
     return pool, queries
 
 
@@ -240,9 +238,12 @@ def _draw_traces(axes: Axes, plan: Plan, shown: int) -> None:
 
     def line(cluster: int, colour: str, width: float, label: str | None) -> None:
         trace = plan.mmd2[cluster]
-        marker = "o" if len(trace) == 1 else None
-        rows = np.arange(1, len(trace) + 1)
-        axes.plot(rows, trace, color=colour, linewidth=width, marker=marker, label=label)
+        look: Any = {
+            "color": colour,
+            "linewidth": width,
+            "marker": "o" if len(trace) == 1 else None,
+        }
+        axes.plot(np.arange(1, len(trace) + 1), trace, label=label, **look)
 
     others = [cluster for cluster in range(plan.n_clusters) if cluster != shown]
     for cluster in others[:DRAWN_TRACES]:

@@ -25,6 +25,8 @@ from crumb.table.space import check_features
 
 FORMAT = "crumb-plan"
 VERSION = 1
+ARRAYS = ("labels", "centroids", "query_distance", "outside", "swapped")  # in a file, as they are
+ABOUT = ("stop_reasons", "pool_fingerprint", "pool_size", "settings")
 UNMEASURED = np.array([np.nan])
 
 
@@ -72,16 +74,11 @@ class Plan:
     query_points: np.ndarray | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        n_clusters, n_queries = len(self.contexts), len(self.labels)
+        per_cluster = self.contexts, self.mmd2, self.stop_reasons, self.centroids, self.swapped
+        per_query = self.labels, self.query_distance, self.outside
         whole = (
-            len(self.mmd2)
-            == len(self.stop_reasons)
-            == len(self.centroids)
-            == len(self.swapped)
-            == n_clusters
-            > 0
-            and len(self.query_distance) == len(self.outside) == n_queries
-            and _indices(self.labels, n_clusters)
+            len({len(part) for part in per_cluster}) == len({len(part) for part in per_query}) == 1
+            and _indices(self.labels, self.n_clusters)
             and all(_indices(context, self.pool_size) for context in self.contexts)
         )
         if not whole:
@@ -92,11 +89,7 @@ class Plan:
 
     def __getstate__(self) -> dict[str, Any]:
         """The points kept for drawing are the pool: a pickled plan stays small without them."""
-        return {
-            name: value
-            for name, value in vars(self).items()
-            if name not in ("pool_points", "query_points")
-        }
+        return {**vars(self), "pool_points": None, "query_points": None}
 
     @property
     def n_clusters(self) -> int:
@@ -125,20 +118,17 @@ class Plan:
 
     def summary(self) -> pd.DataFrame:
         """One row a cluster."""
-        queries = np.bincount(self.labels, minlength=self.n_clusters)
         members = [self.labels == cluster for cluster in range(self.n_clusters)]
-        nothing = np.array([np.nan])
+        distances = [self.query_distance[mine] if mine.any() else UNMEASURED for mine in members]
         return pd.DataFrame(
             {
-                "queries": queries,
+                "queries": [int(mine.sum()) for mine in members],
                 "context": self.sizes,
                 "mmd2": self.final_mmd2,
                 "stopped": self.stop_reasons,
                 "swapped": self.swapped,
-                "median_distance": [
-                    np.median(self.query_distance[m] if m.any() else nothing) for m in members
-                ],
-                "outside": [int(self.outside[m].sum()) for m in members],
+                "median_distance": [np.median(distance) for distance in distances],
+                "outside": [int(self.outside[mine].sum()) for mine in members],
             },
             index=pd.RangeIndex(self.n_clusters, name="cluster"),
         )
@@ -158,30 +148,13 @@ class Plan:
         queries = self.query_points if queries is None else queries
         return draw_plan(self, pool, queries, cluster, path)
 
-    def attach(self, pool: np.ndarray, queries: np.ndarray) -> Plan:
-        """Remember the points of the selection space for drawing; they are not saved."""
-        self.pool_points, self.query_points = pool, queries
-        return self
-
     def save(self, path: str | Path) -> None:
         """Write the plan to one file (arrays and JSON, no pickle), or nothing at all."""
-        arrays = {
-            "labels": self.labels,
-            "sizes": self.sizes,
-            "contexts": np.concatenate(self.contexts),
-            "trace_sizes": np.array([len(trace) for trace in self.mmd2]),
-            "mmd2": np.concatenate(self.mmd2),
-            "centroids": self.centroids,
-            "query_distance": self.query_distance,
-            "outside": self.outside,
-            "swapped": self.swapped,
-        }
-        about = {
-            "stop_reasons": self.stop_reasons,
-            "pool_fingerprint": self.pool_fingerprint,
-            "pool_size": self.pool_size,
-            "settings": self.settings,
-        }
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        arrays |= {"sizes": self.sizes, "contexts": np.concatenate(self.contexts)}
+        arrays |= {"trace_sizes": np.array([len(trace) for trace in self.mmd2])}
+        arrays |= {"mmd2": np.concatenate(self.mmd2)}
+        about = {name: getattr(self, name) for name in ABOUT}
         write_archive(path, FORMAT, VERSION, about, arrays)
 
     @classmethod
@@ -189,22 +162,13 @@ class Plan:
         """Read a plan that ``save`` wrote."""
         about, arrays, _ = read_archive(path, FORMAT, VERSION)
         try:
-            return cls(
-                labels=arrays["labels"],
-                contexts=_split(arrays["contexts"], arrays["sizes"]),
-                mmd2=_split(arrays["mmd2"], arrays["trace_sizes"]),
-                stop_reasons=list(about["stop_reasons"]),
-                centroids=arrays["centroids"],
-                query_distance=arrays["query_distance"],
-                outside=arrays["outside"],
-                swapped=arrays["swapped"],
-                pool_fingerprint=about["pool_fingerprint"],
-                pool_size=about["pool_size"],
-                settings=about["settings"],
-            )
+            plain: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
+            plain |= {name: about[name] for name in ABOUT}
+            plain["contexts"] = _split(arrays["contexts"], arrays["sizes"])
+            return cls(**plain, mmd2=_split(arrays["mmd2"], arrays["trace_sizes"]))
+        except PlanMismatch:
+            raise
         except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, PlanMismatch):
-                raise
             raise PlanMismatch(f"{path} is incomplete or damaged ({error}).") from error
 
 
@@ -236,7 +200,9 @@ def make_plan(pool: Pool, queries: np.ndarray, options: Options, evidence: bool 
         problem = Problem(finder, queries[by_value], options, map_blocks, advance)
         selection = options.strategy.select(problem)
         plan = _finish(problem, selection, pool, evidence, np.argsort(by_value))
-    return plan.attach(finder.held.points, queries) if finder.whole else plan
+    if finder.whole:
+        plan.pool_points, plan.query_points = finder.held.points, queries
+    return plan
 
 
 def _among_candidates(options: Options) -> Options:
@@ -293,12 +259,10 @@ def _record(problem: Problem, selection: Selection) -> dict[str, Any]:
         **options.facts,
     }
     if selection.kernel is not None:
-        stopping = options.early_stopping
-        record["kernel"] = selection.kernel
-        record["herd_batch"] = problem.search.batch
-        record.update(selection.facts)
+        stopping, search = options.early_stopping, problem.search
+        record |= {"kernel": selection.kernel, "herd_batch": search.batch, **selection.facts}
         if selection.kernel == "rff":
-            record["rff_dim"] = problem.search.rff_dim
+            record["rff_dim"] = search.rff_dim
         record["early_stopping"] = asdict(stopping) if stopping else False
     return record
 

@@ -107,10 +107,8 @@ def each_of(count: int, queries: int) -> int:
 def asking(labels: np.ndarray, n: int, seed: int) -> list[np.ndarray]:
     """The queries of each cluster whose neighbours are candidates: at most n of them."""
     rng = generator(seed, "asking")
-    members = [np.flatnonzero(labels == k) for k in range(int(labels.max()) + 1)]
-    return [
-        mine if len(mine) <= n else np.sort(rng.choice(mine, n, replace=False)) for mine in members
-    ]
+    members = (np.flatnonzero(labels == k) for k in range(int(labels.max()) + 1))
+    return [m if len(m) <= n else np.sort(rng.choice(m, n, replace=False)) for m in members]
 
 
 def fraction_searched(rows: int, queries: int) -> float:
