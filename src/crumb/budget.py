@@ -93,9 +93,7 @@ def parse_budget(budget: Any) -> Budget:
     read = [re.fullmatch(_PART, part) for part in parts]
     found = {_KINDS[part[2]]: float(part[1]) * _UNITS[part[2]] for part in read if part}
     if not found or not all(read) or not all(0 < value < math.inf for value in found.values()):
-        raise InvalidInput(
-            f"budget must be like '30s', '2min', '4GB' or '30s 4GB', got {budget!r}."
-        )
+        raise InvalidInput(f"budget must be like '30s', '2min' or '30s 4GB', got {budget!r}.")
     return Budget(**found)
 
 

@@ -165,19 +165,13 @@ class _Crumb(BaseEstimator):
         source = count_rows(open_source(X, y, where, columns), engine)
         if fits_in_memory(source):
             frame, labels = read_whole(source)
-            pool, classes, backend = self._learn_table(
-                to_rows(frame, min_rows=2), check_labels(labels), options
-            )
+            rows = to_rows(frame, min_rows=2)
+            pool, classes, backend = self._learn_table(rows, check_labels(labels), options)
             pool.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
             return pool, classes, backend
-        files = FilePool.learn(
-            source,
-            engine,
-            options,
-            classify=self.task == "classification",
-            features=self.features,
-            categorical_features=self.categorical_features,
-        )
+        about = {name: getattr(self, name) for name in ("features", "categorical_features")}
+        classify = self.task == "classification"
+        files = FilePool.learn(source, engine, options, classify=classify, **about)
         validate_data(self, files.sample.rows, skip_check_array=True)
         _, classes = self._encode_labels(files.distinct_labels)
         return files, classes, self._resolve_backend(files.encoder, files.n_classes, options)
@@ -243,9 +237,8 @@ class _Crumb(BaseEstimator):
         if self._pass_cost is None:
             self._pass_cost = measure(self.backend_, self.pool_.sample, queries, options.seed)
         spent = time.perf_counter() - started
-        return choose(
-            options, self._pass_cost, queries, self.pool_.shape, self.backend_.window, spent
-        )
+        about = queries, self.pool_.shape, self.backend_.window, spent
+        return choose(options, self._pass_cost, *about)
 
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
         rows, points = self.encode(X)
@@ -254,9 +247,7 @@ class _Crumb(BaseEstimator):
         if plan is None:
             plan = self.plan_points(points, evidence=False)
         elif not isinstance(plan, Plan):
-            raise InvalidInput(
-                f"plan must be a Plan (Plan.load reads one from a file), got {plan!r}."
-            )
+            raise InvalidInput(f"plan must be a Plan (Plan.load reads one), got {plan!r}.")
         plan.check_pool(self.pool_.fingerprint)
         labels = plan.route(points) if frozen else plan.labels
         held = self.pool_.hold(plan.contexts)
@@ -434,14 +425,10 @@ class CrumbRegressor(RegressorMixin, _Crumb):
         try:
             numbers = np.asarray(labels, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InvalidInput(
-                "Regression needs numbers as labels; for classes use CrumbClassifier."
-            ) from error
+            said = "Regression needs numbers as labels; for classes use CrumbClassifier."
+            raise InvalidInput(said) from error
         if not np.isfinite(numbers).all():
-            raise InvalidInput(
-                "Input y contains infinity or a value too large for dtype('float64'): remove "
-                "these rows."
-            )
+            raise InvalidInput("Input y contains infinity: remove these rows.")
         return numbers, None
 
     def predict(
@@ -460,13 +447,10 @@ class CrumbRegressor(RegressorMixin, _Crumb):
         if output_type is None:
             output_type = "mean" if quantiles is None else "quantiles"
         if quantiles is not None and output_type != "quantiles":
-            raise InvalidInput(
-                f"quantiles= needs output_type='quantiles', got output_type={output_type!r}."
-            )
+            raise InvalidInput(f"quantiles= needs output_type='quantiles', got {output_type!r}.")
         if output_type not in ("mean", "median", "quantiles"):
-            raise InvalidInput(
-                f"output_type must be 'mean', 'median' or 'quantiles', got {output_type!r}."
-            )
+            known = "'mean', 'median' or 'quantiles'"
+            raise InvalidInput(f"output_type must be {known}, got {output_type!r}.")
         levels = quantile_levels(quantiles) if output_type == "quantiles" else ()
         return self._answer(X, Output(output_type, levels), plan)
 

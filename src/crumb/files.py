@@ -51,9 +51,8 @@ def write_archive(
     try:
         text = json.dumps(about, indent=1, allow_nan=False, default=_plain)
     except TypeError as error:
-        raise InvalidInput(
-            f"These settings cannot be written to a file without pickle: {error}."
-        ) from error
+        said = f"These settings cannot be written to a file without pickle: {error}."
+        raise InvalidInput(said) from error
     with (
         atomic_write(path) as target,
         zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
@@ -85,9 +84,8 @@ def read_archive(
         if found != kind:
             raise PlanMismatch(f"{path} is a {found!r} file, not a {kind!r} file.")
         if release != version:
-            raise PlanMismatch(
-                f"{path} has version {release} of its format; this release reads version {version}."
-            )
+            said = f"{path} has version {release} of its format"
+            raise PlanMismatch(f"{said}; this release reads version {version}.")
         arrays = {
             name.removesuffix(".npy"): np.load(io.BytesIO(files.pop(name)), allow_pickle=False)
             for name in list(files)
@@ -96,7 +94,6 @@ def read_archive(
     except PlanMismatch:
         raise
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, EOFError, MemoryError) as error:
-        raise PlanMismatch(
-            f"{path} is not a complete {kind!r} file: it may be truncated."
-        ) from error
+        said = f"{path} is not a complete {kind!r} file: it may be truncated."
+        raise PlanMismatch(said) from error
     return about, arrays, files

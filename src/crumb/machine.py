@@ -38,9 +38,7 @@ def resolve_device(device: str) -> str:
     if device == "auto":
         return next(name for name, found in there.items() if found)
     if not there.get(kind):
-        raise InvalidInput(
-            f"The device {device!r} is not available on this machine: use device='cpu' or 'auto'."
-        )
+        raise InvalidInput(f"The device {device!r} is not available here: use 'cpu' or 'auto'.")
     return device
 
 

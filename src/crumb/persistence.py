@@ -32,10 +32,7 @@ def save(estimator: Any, path: str | Path) -> None:
     """What ``CrumbClassifier.save`` and ``CrumbRegressor.save`` do."""
     pool, task = estimator.pool_, estimator.task
     if pool.on_disk:
-        raise InvalidInput(
-            "This pool stays in its Parquet files and cannot be put into one file: save the plan, "
-            "and fit again there."
-        )
+        raise InvalidInput("This pool stays in its Parquet files: save the plan, and fit again.")
     rows, arrays, files = pool.rows, {"y": pool.y}, {}
     about = {
         "task": task,
@@ -77,30 +74,21 @@ def load(path: str | Path, **changes: Any) -> Any:
         raise PlanMismatch(f"{path} is incomplete: it has no {error}.") from error
     estimator.fit(rows, y)
     if checksum(estimator.backend_.path) != about["model_sha256"]:
-        raise PlanMismatch(
-            f"{path} was saved with other weights of the model {params['model']!r} than those on "
-            f"this machine."
-        )
+        model = f"the model {params['model']!r} than those on this machine"
+        raise PlanMismatch(f"{path} was saved with other weights of {model}.")
     if estimator.pool_.fingerprint != about["fingerprint"]:
-        raise PlanMismatch(
-            f"The pool in {path} is not the one that was saved: the file is damaged."
-        )
+        raise PlanMismatch(f"The pool in {path} is not the one that was saved: it is damaged.")
     return estimator
 
 
 def _portable_params(estimator: Any) -> dict[str, Any]:
     params = estimator.get_params(deep=False)
     model, strategy, stopping = (params[n] for n in ("model", "strategy", "early_stopping"))
+    pickled = "cannot be saved without pickle: use joblib.dump for files that stay with you"
     if not isinstance(model, (str, os.PathLike)):
-        raise InvalidInput(
-            "A model given as an estimator cannot be saved without pickle: use joblib.dump for "
-            "files that stay with you, or give the model by name or path."
-        )
+        raise InvalidInput(f"A model given as an estimator {pickled}, or give its name or path.")
     if not isinstance(params["features"], (str, type(None))):
-        raise InvalidInput(
-            "A transformer given as features= cannot be saved without pickle: use joblib.dump for "
-            "files that stay with you."
-        )
+        raise InvalidInput(f"A transformer given as features= {pickled}.")
     if model not in model_names():
         params["model"] = os.path.abspath(model)  # a path must mean the same from another folder
     params["random_state"] = estimator.options_.seed
@@ -143,7 +131,5 @@ def unpack_frame(parquet: bytes, columns: list[Any], kinds: list[str]) -> pd.Dat
 def _portable_names(columns: pd.Index) -> list[str | int]:
     odd = [name for name in columns if not isinstance(name, (str, Integral))]
     if odd:
-        raise InvalidInput(
-            f"Column names must be text or whole numbers to be saved; {odd[0]!r} is neither."
-        )
+        raise InvalidInput(f"Column names must be text or whole numbers; {odd[0]!r} is neither.")
     return list(columns)

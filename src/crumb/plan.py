@@ -83,8 +83,7 @@ class Plan:
         )
         if not whole:
             raise PlanMismatch(
-                "This plan contradicts itself: its labels, contexts and centroids do not fit "
-                "together."
+                "This plan contradicts itself: labels, contexts and centroids do not fit together."
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -111,10 +110,7 @@ class Plan:
 
     def check_pool(self, fingerprint: str) -> None:
         if fingerprint != self.pool_fingerprint:
-            raise PlanMismatch(
-                "This plan was made for another pool: its row numbers mean nothing here. Make a "
-                "new one with plan(X)."
-            )
+            raise PlanMismatch("This plan was made for another pool: make a new one with plan(X).")
 
     def summary(self) -> pd.DataFrame:
         """One row a cluster."""
@@ -316,9 +312,7 @@ def _without_model(features: Any, options: dict[str, Any]) -> Options:
         raise InvalidInput("A budget needs a model: use the plan method of a fitted estimator.")
     if isinstance(features, str):
         check_features(features)
-        raise InvalidInput(
-            "features='embedding' needs a model: use the plan method of a fitted estimator."
-        )
+        raise InvalidInput("features='embedding' needs a model: use the plan of an estimator.")
     return asked
 
 

@@ -187,9 +187,7 @@ class TablePool(Labelled, Pool):
 
 def check_in_memory(where: Any, columns: Any) -> None:
     if where is not None or columns is not None:
-        raise InvalidInput(
-            "where= and columns= are for tables in files: filter a table in memory yourself."
-        )
+        raise InvalidInput("where= and columns= are for tables in files: filter this one yourself.")
 
 
 def table_pool(X: Any, y: Any, features: Any, categorical_features: Any) -> TablePool:

@@ -268,6 +268,4 @@ def resolve_strategy(strategy: str | Strategy) -> Strategy:
     if isinstance(strategy, str) and strategy in REGISTRY:
         return REGISTRY[strategy]()
     known = ", ".join(map(repr, sorted(REGISTRY)))
-    raise InvalidInput(
-        f"Unknown strategy {strategy!r}: choose one of {known}, or pass a strategy object."
-    )
+    raise InvalidInput(f"Unknown strategy {strategy!r}: choose {known}, or pass a strategy object.")

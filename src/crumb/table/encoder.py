@@ -46,8 +46,7 @@ def to_rows(X: Any, *, min_rows: int = 1) -> Rows:
     if array.ndim == 1:
         raise InvalidInput(
             "Expected a table with rows and columns (a 2D array), got 1D array instead. Reshape "
-            "your data, for example with X.reshape(-1, 1), or select columns with a "
-            "list: frame[['a']]."
+            "your data: X.reshape(-1, 1); or select columns with a list: frame[['a']]."
         )
     if array.dtype.kind in "OUS":
         numeric = _as_numbers(array)
@@ -68,15 +67,11 @@ def _as_numbers(array: np.ndarray) -> np.ndarray | None:
 
 
 def _check_frame(frame: pd.DataFrame, min_rows: int) -> pd.DataFrame:
+    shape = f"(shape={frame.shape}) while a minimum of"
     if frame.shape[1] == 0:
-        raise InvalidInput(
-            f"Found 0 feature(s) (shape={frame.shape}) while a minimum of 1 is required."
-        )
+        raise InvalidInput(f"Found 0 feature(s) {shape} 1 is required.")
     if len(frame) < min_rows:
-        raise InvalidInput(
-            f"Found a table with {len(frame)} sample(s) (shape={frame.shape}) while a minimum of "
-            f"{min_rows} is required."
-        )
+        raise InvalidInput(f"Found {len(frame)} sample(s) {shape} {min_rows} is required.")
     if not frame.columns.is_unique:
         twice = sorted({str(name) for name in frame.columns[frame.columns.duplicated()]})
         raise InvalidInput(f"Column names must be unique; these occur twice: {', '.join(twice)}.")
@@ -174,19 +169,15 @@ class TableEncoder:
         wanted = list(np.asarray(self.categorical_features, dtype=object).ravel())
         if wanted and all(isinstance(flag, (bool, np.bool_)) for flag in wanted):
             if len(wanted) != len(self.columns_):
-                raise InvalidInput(
-                    f"categorical_features is a mask of {len(wanted)} values for "
-                    f"{len(self.columns_)} columns."
-                )
+                values = f"{len(wanted)} values for {len(self.columns_)} columns"
+                raise InvalidInput(f"categorical_features is a mask of {values}.")
             return {name for name, flag in zip(self.columns_, wanted, strict=True) if flag}
         known = set(self.columns_)
         by_position = {i: name for i, name in enumerate(self.columns_) if i not in known}
         unknown = [name for name in wanted if name not in known and name not in by_position]
         if unknown:
-            raise InvalidInput(
-                "categorical_features names columns that the table does not have: "
-                f"{', '.join(map(repr, unknown))}."
-            )
+            names = ", ".join(map(repr, unknown))
+            raise InvalidInput(f"categorical_features names columns that are not there: {names}.")
         return {name if name in known else by_position[name] for name in wanted}
 
 
@@ -207,9 +198,7 @@ def _encode(column: pd.Series) -> pd.Series:
     if pd.api.types.is_timedelta64_dtype(column.dtype):
         return column / pd.Timedelta(days=1)
     if pd.api.types.is_complex_dtype(column.dtype):
-        raise InvalidInput(
-            f"Column {column.name!r} holds complex numbers. Complex data not supported."
-        )
+        raise InvalidInput(f"Column {column.name!r} holds complex numbers: Complex data not supported.")
     extension = pd.api.types.is_extension_array_dtype(column.dtype)
     if extension or pd.api.types.is_bool_dtype(column.dtype):
         if pd.api.types.is_numeric_dtype(column.dtype):  # bool counts as numeric in pandas
@@ -232,10 +221,8 @@ def _sharpen(column: pd.Series) -> pd.Series:
     if kinds <= {str}:
         return column
     if any(issubclass(kind, (dict, list, set, tuple, np.ndarray)) for kind in kinds):
-        raise TypeError(
-            f"Column {column.name!r} holds nested values; each argument must be a string or a "
-            "number."
-        )
+        said = f"Column {column.name!r} holds nested values"
+        raise TypeError(f"{said}; each argument must be a string or a number.")
     if all(issubclass(kind, (bool, int, float, Decimal, np.number, np.bool_)) for kind in kinds):
         return column.astype(np.float64)
     if not any(issubclass(kind, (str, bool, int, float)) for kind in kinds):

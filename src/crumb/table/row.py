@@ -145,9 +145,7 @@ def one_row(row: Any, columns: Sequence[Any] | None) -> Any:
         return row
     values = np.asarray(row) if not isinstance(row, (list, tuple)) else np.array(row, dtype=object)
     if values.ndim != 1:
-        raise InvalidInput(
-            "A row is a sequence of values, a Series, or a mapping of column names to values."
-        )
+        raise InvalidInput("A row is a sequence of values, a Series, or a mapping of names.")
     if columns is not None and len(values) == len(columns):
         return pd.DataFrame({name: [value] for name, value in zip(columns, values, strict=True)})
     return values[None, :]  # of the wrong length where there are names: the estimator says so
@@ -155,9 +153,7 @@ def one_row(row: Any, columns: Sequence[Any] | None) -> Any:
 
 def _named(row: Mapping[Any, Any], columns: Sequence[Any] | None) -> pd.DataFrame:
     if columns is None:
-        raise InvalidInput(
-            "The columns of the training table have no names: give a row as a sequence of values."
-        )
+        raise InvalidInput("The training table's columns have no names: give a sequence of values.")
     missing = [name for name in columns if name not in row]
     unknown = [name for name in row if name not in set(columns)]
     if missing or unknown:

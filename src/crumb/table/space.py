@@ -52,9 +52,8 @@ class Space(Protocol):
 
 def check_features(features: Any) -> None:
     if isinstance(features, str) and features != EMBEDDING:
-        raise InvalidInput(
-            f"features must be None, {EMBEDDING!r} or a transformer, got {features!r}."
-        )
+        known = f"None, {EMBEDDING!r} or a transformer"
+        raise InvalidInput(f"features must be {known}, got {features!r}.")
 
 
 def learn_space(
