@@ -150,6 +150,4 @@ def _globally(
         return present[np.asarray(answer, dtype=np.int64)]
     proba = np.zeros((len(answer), n_classes))
     proba[:, present] = answer
-    return proba / proba.sum(
-        axis=1, keepdims=True
-    )  # networks answer in float32: make the sum 1 in float64
+    return proba / proba.sum(axis=1, keepdims=True)  # float32 answers: sum to 1

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from numbers import Integral
-from typing import Any, Protocol
+from typing import Any
 
 from crumb.errors import InvalidInput
 
@@ -149,14 +149,11 @@ def said_once(said: set[str]) -> Iterator[None]:
                 )
 
 
-class Advance(Protocol):
-    """Moves a progress bar on; ``more`` steps have turned up that were not foreseen."""
-
-    def __call__(self, steps: int, more: int = 0) -> object: ...
+Advance = Callable[..., object]  # moves a progress bar on, as ``no_progress`` does not
 
 
 def no_progress(steps: int, more: int = 0) -> None:
-    """For work that nobody watches."""
+    """For work that nobody watches. ``more``: steps that were not foreseen."""
 
 
 @contextmanager

@@ -152,16 +152,13 @@ class _Herding:
             objective = CandidateObjective(
                 self.kernel, points, cross, self.within[some], self.dtype
             )
-            herded = herd(
-                objective,
-                self.n,
-                early_stopping=self.early_stopping,
-                progress=lambda chosen: self.progress(chosen * len(some)),
-            )
-            return [
-                replace(context, indices=rows[k][context.indices])
-                for k, context in zip(some, herded, strict=True)
-            ]
+
+            def advance(chosen: int) -> None:
+                self.progress(chosen * len(some))
+
+            herded = herd(objective, self.n, 1, self.early_stopping, advance)
+            chosen = [rows[k][one.indices] for k, one in zip(some, herded, strict=True)]
+            return [replace(one, indices=i) for one, i in zip(herded, chosen, strict=True)]
 
         groups = self.map_blocks(of_group, range(0, len(which), size))
         return dict(zip(which, chain.from_iterable(groups), strict=True))

@@ -55,15 +55,12 @@ def _among_all(problem: Problem, labels: np.ndarray, way: str) -> list[Herded]:
         objective = GpuObjective(kernel, pool, clusters)
     else:
         objective = ExactObjective(kernel, pool, clusters, problem.map_blocks)
-    count = len(clusters)
-    problem.progress(0, more=problem.n * count)
-    return herd(
-        objective,
-        problem.n,
-        batch,
-        problem.options.early_stopping,
-        lambda rows: problem.progress(rows * count),
-    )
+
+    def advance(rows: int) -> None:
+        problem.progress(rows * len(clusters))
+
+    problem.progress(0, more=problem.n * len(clusters))
+    return herd(objective, problem.n, batch, problem.options.early_stopping, advance)
 
 
 def _among_candidates(

@@ -96,7 +96,7 @@ def fingerprint(rows: Rows, *about: Any) -> str:
     return digest.hexdigest()
 
 
-@dataclass
+@dataclass(eq=False)
 class TableEncoder:
     """Remembers what each column was in the pool and brings later rows into the same form.
 
@@ -198,7 +198,7 @@ def _encode(column: pd.Series) -> pd.Series:
     if pd.api.types.is_timedelta64_dtype(column.dtype):
         return column / pd.Timedelta(days=1)
     if pd.api.types.is_complex_dtype(column.dtype):
-        raise InvalidInput(f"Column {column.name!r} holds complex numbers: Complex data not supported.")
+        raise InvalidInput(f"Column {column.name!r} is complex. Complex data not supported.")
     extension = pd.api.types.is_extension_array_dtype(column.dtype)
     if extension or pd.api.types.is_bool_dtype(column.dtype):
         if pd.api.types.is_numeric_dtype(column.dtype):  # bool counts as numeric in pandas

@@ -24,24 +24,10 @@ LARGEST_WHOLE = 2**53  # up to here floats tell whole numbers apart
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
-    """The columns of an encoded frame and their kinds, as in ``TableEncoder``."""
-
-    columns: list[Any]
-    kinds: list[str]
-
-    def column(self, j: int, values: Sequence[Any]) -> pd.Series:
-        if self.kinds[j] in ("number", "empty"):
-            return pd.Series(np.array(values, dtype=np.float64))
-        column = pd.Series(values, dtype=object)
-        return column.astype("category") if self.kinds[j] == "category" else column
-
-
-@dataclass(frozen=True, eq=False)
 class Record:
     """One encoded row without a frame: a frame of one row costs a millisecond."""
 
-    layout: Layout
+    encoder: TableEncoder
     values: list[Any]
 
     def __len__(self) -> int:
@@ -59,16 +45,14 @@ class RowReader:
     """
 
     def __init__(self, encoder: TableEncoder, space: ColumnSpace, named: bool):
-        self._layout = Layout(encoder.columns_, encoder.kinds_) if named else None
-        self._columns, self._bounds = len(encoder.columns_), encoder.bounds_
-        self._space = space
+        self._encoder, self._space, self._named = encoder, space, named
         self._numbers = [i for i, kind in enumerate(encoder.kinds_) if kind == "number"]
         self._others = [(i, kind) for i, kind in enumerate(encoder.kinds_) if kind != "number"]
 
     def __call__(self, row: Any) -> tuple[Piece, np.ndarray] | None:
         """The row, copied, and its point (1, d)."""
         try:
-            read = self._array(row) if self._layout is None else self._record(row, self._layout)
+            read = self._record(row) if self._named else self._array(row)
         except (TypeError, ValueError, OverflowError, KeyError):  # a table says it better
             return None
         if read is None or not np.isfinite(read[1]).all():
@@ -80,16 +64,16 @@ class RowReader:
             if not MAYBE_NUMBERS.issuperset(map(type, row)):
                 return None
             row = np.array(row, dtype=np.float64)
-        if not isinstance(row, np.ndarray) or row.shape != (self._columns,):
+        if not isinstance(row, np.ndarray) or row.dtype.kind not in "fiub":
             return None
-        if row.dtype.kind not in "fiub":
+        if row.shape != (len(self._encoder.columns_),):
             return None
         kept = row.dtype if row.dtype in (np.float32, np.float64) else np.float64
-        values = bounded(row.astype(kept)[None, :], self._bounds)
+        values = bounded(row.astype(kept)[None, :], self._encoder.bounds_)
         return values, self._space.point(values[0], values[0].astype(np.float64))
 
-    def _record(self, row: Any, layout: Layout) -> tuple[Record, np.ndarray] | None:
-        given = self._in_order(row, layout.columns)
+    def _record(self, row: Any) -> tuple[Record, np.ndarray] | None:
+        given = self._in_order(row, self._encoder.columns_)
         if given is None:
             return None
         numbers = [given[i] for i in self._numbers]
@@ -100,10 +84,10 @@ class RowReader:
             values[i] = _word(given[i], kind)
         held = np.full(len(given), np.nan)
         held[self._numbers] = np.array(numbers, dtype=np.float64)
-        held = bounded(held[None, :], self._bounds)[0]
+        held = bounded(held[None, :], self._encoder.bounds_)[0]
         for i in self._numbers:
             values[i] = float(held[i])
-        return Record(layout, values), self._space.point(values, held)
+        return Record(self._encoder, values), self._space.point(values, held)
 
     def _in_order(self, row: Any, columns: list[Any]) -> Sequence[Any] | None:
         if isinstance(row, pd.Series):
@@ -165,8 +149,8 @@ def _named(row: Mapping[Any, Any], columns: Sequence[Any] | None) -> pd.DataFram
 
 def stack(pieces: Sequence[Piece]) -> Rows:
     """Tables with the same columns below each other; values stay what they are."""
-    runs = groupby(pieces, lambda piece: piece.layout if isinstance(piece, Record) else None)
-    tables = [table for layout, run in runs for table in _tables(layout, list(run))]
+    runs = groupby(pieces, lambda piece: piece.encoder if isinstance(piece, Record) else None)
+    tables = [table for encoder, run in runs for table in _tables(encoder, list(run))]
     if len(tables) == 1:
         return tables[0]
     if isinstance(tables[0], np.ndarray):
@@ -176,13 +160,20 @@ def stack(pieces: Sequence[Piece]) -> Rows:
     return pd.DataFrame(columns)
 
 
-def _tables(layout: Layout | None, run: list[Any]) -> list[Rows]:
+def _tables(encoder: TableEncoder | None, run: list[Any]) -> list[Rows]:
     """Records that follow each other make one frame; tables are tables already."""
-    if layout is None:
+    if encoder is None:
         return run
     columns = zip(*(record.values for record in run), strict=True)
-    made = [layout.column(j, column) for j, column in enumerate(columns)]
-    return [pd.DataFrame(dict(zip(layout.columns, made, strict=True)))]
+    about = zip(encoder.columns_, encoder.kinds_, columns, strict=True)
+    return [pd.DataFrame({name: _column(kind, values) for name, kind, values in about})]
+
+
+def _column(kind: str, values: Sequence[Any]) -> pd.Series:
+    if kind in ("number", "empty"):
+        return pd.Series(np.array(values, dtype=np.float64))
+    column = pd.Series(values, dtype=object)
+    return column.astype("category") if kind == "category" else column
 
 
 def _joined(columns: list[pd.Series]) -> pd.Series:
