@@ -47,7 +47,7 @@ class Labelled:
         return self.y[self.places(ids)]
 
     def column(self, ids: np.ndarray, j: int) -> pd.Series:
-        return column(self.rows, j).iloc[self.places(ids)]
+        return column(self.rows, j, self.places(ids))
 
 
 @dataclass(frozen=True)

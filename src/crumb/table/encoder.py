@@ -323,9 +323,11 @@ def take(rows: Rows, index: np.ndarray) -> Rows:
     return rows.iloc[index].reset_index(drop=True)
 
 
-def column(rows: Rows, j: int) -> pd.Series:
-    return rows.iloc[:, j] if isinstance(rows, pd.DataFrame) else pd.Series(rows[:, j])
+def column(rows: Rows, j: int, index: Any = slice(None)) -> pd.Series:
+    """Some rows of one column, all by default."""
+    return rows.iloc[index, j] if isinstance(rows, pd.DataFrame) else pd.Series(rows[index, j])
 
 
 def number_column(rows: Rows, j: int) -> np.ndarray:
-    return column(rows, j).to_numpy().astype(np.float64)
+    values: Any = rows.iloc[:, j].to_numpy() if isinstance(rows, pd.DataFrame) else rows[:, j]
+    return values.astype(np.float64)
