@@ -45,12 +45,15 @@ class DeadlineExceeded(CrumbError, TimeoutError):
     """A query whose deadline came before its pass did."""
 
 
-def positive(name: str, value: Any) -> int:
-    return _whole(name, value, 1)
+def positive(name: str, value: Any, least: int = 1) -> int:
+    """A whole number that a user gave, checked."""
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
+        return int(value)
+    raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
 
 
 def non_negative(name: str, value: Any) -> int:
-    return _whole(name, value, 0)
+    return positive(name, value, 0)
 
 
 def megabytes(name: str, value: Any) -> int:
@@ -59,9 +62,3 @@ def megabytes(name: str, value: Any) -> int:
     if 0 <= number < float("inf"):
         return int(number * 1e6)
     raise InvalidInput(f"{name} must be a number of megabytes, 0 or more, got {value!r}.")
-
-
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
-        return int(value)
-    raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")

@@ -128,8 +128,7 @@ class _Crumb(BaseEstimator):
             pool, classes, backend = self._learn_files(X, y, where, columns, engine, options)
         else:
             check_in_memory(where, columns)
-            rows = to_rows(X, min_rows=2)
-            pool, classes, backend = self._learn_table(rows, check_labels(y), options)
+            pool, classes, backend = self._learn_table(X, y, options)
         options = options.resolve(pool, backend.window)
         self.pool_, self.options_ = pool, options
         self.backend_ = backend if engine is None else engine.backend(backend)
@@ -139,8 +138,9 @@ class _Crumb(BaseEstimator):
         self._pass_cost: PassCost | None = None  # measured when the first queries come
 
     def _learn_table(
-        self, rows: Rows, labels: np.ndarray, options: Options
+        self, X: Any, y: Any, options: Options
     ) -> tuple[Pool, np.ndarray | None, Backend]:
+        rows, labels = to_rows(X, min_rows=2), check_labels(y)
         validate_data(self, rows, skip_check_array=True)  # sets n_features_in_, feature_names_in_
         check_consistent_length(rows, labels)
         encoder = TableEncoder(self.categorical_features)
@@ -164,9 +164,7 @@ class _Crumb(BaseEstimator):
             raise InvalidInput("For a table in files y is the name of the target's column.")
         source = count_rows(open_source(X, y, where, columns), engine)
         if fits_in_memory(source):
-            frame, labels = read_whole(source)
-            rows = to_rows(frame, min_rows=2)
-            pool, classes, backend = self._learn_table(rows, check_labels(labels), options)
+            pool, classes, backend = self._learn_table(*read_whole(source), options)
             pool.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
             return pool, classes, backend
         about = {name: getattr(self, name) for name in ("features", "categorical_features")}

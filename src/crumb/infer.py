@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,17 +41,25 @@ def infer(
     ``again``: the same contexts will be asked again; ``keep``: they may be kept for that.
     """
     backend.check_output(output)
-    passes = distinct_passes(contexts, labels)
-    answers: np.ndarray | None = None
+    passes, result = distinct_passes(contexts, labels), None
+    asked = [_teaches(backend, pool, one.context) for one in passes]
+    pairs = list(zip(passes, asked, strict=True))
+    tasks = (_task(pool, one, queries, again, keep) for one, ask in pairs if ask)
+    answers = iter(backend.predict_contexts(tasks, output))
     with progress_bar(len(passes), "passes", verbose) as advance:
-        asked = _answers(backend, pool, passes, queries, output, again, keep)
-        for one, answer in zip(passes, asked, strict=True):
-            if answers is None:
-                answers = np.empty((len(labels), *answer.shape[1:]), dtype=answer.dtype)
-            answers[one.queries] = answer
+        for one, ask in pairs:
+            y = pool.labels(one.context)
+            if ask:
+                answer = _globally(next(answers), y, pool.n_classes, output)
+            else:  # a context that teaches nothing is answered without the model
+                alone = _marginal(y, pool.n_classes, output)
+                answer = np.broadcast_to(alone, (len(one.queries), *alone.shape))
+            if result is None:
+                result = np.empty((len(labels), *answer.shape[1:]), dtype=answer.dtype)
+            result[one.queries] = answer
             advance(1)
-    assert answers is not None
-    return answers
+    assert result is not None
+    return result
 
 
 def keep_contexts(backend: Backend, pool: Labelled, contexts: Iterable[np.ndarray]) -> None:
@@ -79,32 +87,6 @@ def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass
         context = np.sort(contexts[labels[members[0]]])
         shared.setdefault(context.tobytes(), (context, []))[1].append(members)
     return [Pass(context, np.sort(np.concatenate(members))) for context, members in shared.values()]
-
-
-def _answers(
-    backend: Backend,
-    pool: Labelled,
-    passes: list[Pass],
-    queries: Rows,
-    output: Output,
-    again: bool,
-    keep: bool,
-) -> Iterator[np.ndarray]:
-    """One answer a pass, in order; contexts that teach nothing are answered without the model."""
-    asked = [_teaches(backend, pool, one.context) for one in passes]
-    tasks = (
-        _task(pool, one, queries, again, keep)
-        for one, ask in zip(passes, asked, strict=True)
-        if ask
-    )
-    answers = iter(backend.predict_contexts(tasks, output))
-    for one, ask in zip(passes, asked, strict=True):
-        y = pool.labels(one.context)
-        if ask:
-            yield _globally(next(answers), y, pool.n_classes, output)
-        else:
-            answer = _marginal(y, pool.n_classes, output)
-            yield np.broadcast_to(answer, (len(one.queries), *answer.shape))
 
 
 def _task(pool: Labelled, one: Pass, queries: Rows, again: bool, keep: bool) -> ContextTask:
