@@ -22,9 +22,8 @@ from crumb.herding.neighbours import (
 )
 from crumb.quiet import quiet
 from crumb.rng import generator
-from crumb.scale.rules import NearestRows, NumberedRows, RareClasses, RowsOfCells, Rule
+from crumb.scale.rules import NearestRows, NumberedRows, RareClasses, RowsOfCells, Rule, Strata
 from crumb.scale.shortlist import Score, Shortlist, score_shards
-from crumb.scale.strata import Distance, Strata
 from crumb.selection.base import Among, Finder, Held, Nearest, Problem, Question
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ class FileFinder(Finder):
         asked = [] if kernel == "rff" else asking(labels, n, problem.seed)
         count = _count(problem, len(centroids), self.size)
         members = [problem.queries[labels == k] for k in range(len(centroids))]
-        strata = Strata(Distance(centroids), members, count)
+        strata = Strata(centroids, members, count)
         # Where the queries reach much farther than the pool, nearly all rows are in one stratum.
         # Some random rows then fill the contexts up.
         rng = generator(problem.seed, "spare")
