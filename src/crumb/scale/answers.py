@@ -37,7 +37,7 @@ def open_queries(queries: Any, columns: Sequence[str], where: Any = None) -> Sou
 
 def read_rows(source: Source, ids: np.ndarray) -> pd.DataFrame:
     view = source.view
-    return to_frame(fetch_rows(LocalEngine(1), source, ids, view.features), view.features, view)
+    return to_frame(fetch_rows(LocalEngine(1), source, ids), view.features, view)
 
 
 def sample_rows(source: Source, most: int, seed: int) -> pd.DataFrame:

@@ -166,7 +166,7 @@ class FilePool(Pool):
         """The rows of some contexts, read from the files unless they are here already."""
         ids = np.unique(np.concatenate(list(contexts)))
         if self.held is None or not np.isin(ids, self.held.ids).all():
-            table = fetch_rows(self.engine, self.source, ids, self.source.view.columns)
+            table = fetch_rows(self.engine, self.source, ids)
             self.held = _held(table, ids, self.reader)
         return self.held
 

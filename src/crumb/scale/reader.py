@@ -16,9 +16,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from crumb.errors import InvalidInput
 from crumb.scale.engine import Engine
-from crumb.scale.source import Shard, Source, View
+from crumb.scale.source import Shard, Source, View, among
 from crumb.table.encoder import LARGEST, TableEncoder
 from crumb.table.space import ColumnSpace, Space
 
@@ -110,33 +109,20 @@ class Reader:
         return np.concatenate(points), np.concatenate(codes)
 
 
-def _fetch(columns: Sequence[str], task: tuple[Shard, np.ndarray]) -> pa.Table:
-    """Some rows of a shard, in order. Without a filter only their row groups are read."""
-    shard, wanted = task
-    found, first, only = [], shard.first, None
-    if shard.view.where is None and shard.sizes:
-        rows = np.array([rows for _, rows in shard.sizes])
-        group = np.searchsorted(shard.first + np.cumsum(rows), wanted, side="right")
-        hit = np.isin(np.arange(len(rows)), group)
-        only = [number for (number, _), is_hit in zip(shard.sizes, hit, strict=True) if is_hit]
-        # The rows of a group that is left out are not seen: numbers count within the others.
-        skipped = np.cumsum(np.where(hit, 0, rows))
-        wanted = wanted - skipped[group]
-    for block in shard.blocks(columns, only):
-        here = wanted[(wanted >= first) & (wanted < first + len(block))] - first
-        if len(here):
-            found.append(block.take(here))
-        first += len(block)
-    if sum(map(len, found)) != len(wanted):
-        raise InvalidInput(f"{shard.path} has changed since it was opened: fit again.")
-    return pa.concat_tables(found)
-
-
-def fetch_rows(engine: Engine, source: Source, ids: np.ndarray, columns: Sequence[str]) -> pa.Table:
+def fetch_rows(engine: Engine, source: Source, ids: np.ndarray) -> pa.Table:
     """The rows with these numbers (each once, rising), as one table."""
-    tasks = [(shard, shard.among(ids)) for shard in source.shards]
-    tasks = [(shard, wanted) for shard, wanted in tasks if len(wanted)]
-    return pa.concat_tables(engine.map(partial(_fetch, columns), tasks, len(tasks)))
+    groups = [group for shard in source.shards for group in shard.groups()]
+    tasks = [(group, among(ids, group.first, group.rows)) for group in groups]
+    tasks = [(group, wanted) for group, wanted in tasks if len(wanted)]
+    return pa.concat_tables(engine.map(_fetch, tasks, len(tasks)))
+
+
+def _fetch(task: tuple[Shard, np.ndarray]) -> pa.Table:
+    shard, wanted = task
+    blocks = shard.numbered_blocks()
+    return pa.concat_tables(
+        block.take(among(wanted, first, len(block)) - first) for first, block in blocks
+    )
 
 
 def _taken(block: pa.Table, rows: Some) -> pa.Table:

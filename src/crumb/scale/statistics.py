@@ -20,7 +20,7 @@ from crumb.errors import InvalidInput
 from crumb.progress import progress_bar
 from crumb.scale.engine import Engine
 from crumb.scale.reader import plain_columns, to_frame, to_labels
-from crumb.scale.source import Shard, Source, View
+from crumb.scale.source import Shard, Source, View, among
 from crumb.table.encoder import TableEncoder
 from crumb.table.statistics import Moments, TableStatistics
 
@@ -67,8 +67,8 @@ class Gather:
         shard, wanted = task
         parts = []
         with threadpool_limits(1, "blas"):  # workers take shards, and do not split products
-            for first, block in shard.numbered_blocks(with_target=True):
-                here = wanted[(wanted >= first) & (wanted < first + len(block))] - first
+            for first, block in shard.numbered_blocks():
+                here = among(wanted, first, len(block)) - first
                 parts.append(self._block(block, shard, here))
         return reduce(Statistics.merge, parts)
 
@@ -129,7 +129,7 @@ def gather(
 ) -> Statistics:
     """One pass. ``wanted``: numbers of rows that come along, rising."""
     gather_shard, shards = Gather(encoder, bool(classify)), source.shards
-    tasks = ((shard, shard.among(wanted)) for shard in shards)
+    tasks = ((shard, among(wanted, shard.first, shard.rows)) for shard in shards)
     found = None
     with progress_bar(len(shards), "reading", verbose) as advance:
         for part in engine.map(gather_shard, tasks, len(shards)):
@@ -151,15 +151,15 @@ def gather(
 
 def _kind(field: pa.Field) -> str:
     """ "number", "text" or "empty"."""
-    types = pa.types
+    kind, types = field.type, pa.types
+    if types.is_null(kind):
+        return "empty"
     texts = types.is_string, types.is_large_string, types.is_string_view, types.is_time
-    numbers = types.is_integer, types.is_floating, types.is_boolean, types.is_decimal
-    times = types.is_date, types.is_timestamp, types.is_duration
-    kinds = {"empty": (types.is_null,), "text": texts, "number": (*numbers, *times)}
-    for kind, tests in kinds.items():
-        if any(is_of(field.type) for is_of in tests):
-            return kind
+    if any(is_of(kind) for is_of in texts):
+        return "text"
+    if types.is_primitive(kind) or types.is_decimal(kind):  # dates and durations too
+        return "number"
     raise InvalidInput(
-        f"The column {field.name!r} is of type {field.type}, which is no feature: "
+        f"The column {field.name!r} is of type {kind}, which is no feature: "
         "leave it out with columns=."
     )
