@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
 def _predict_tables(args: argparse.Namespace) -> dict[str, Any]:
     """Tables that are read whole; scored where the test table has the target."""
     check_output(args.out, TABLES, inputs=[args.train, args.test])
-    tables = load_tables(args.train, args.test, args.target, args.drop_missing_target)
+    tables = load_tables(args, args.test)
     assert tables.y_train is not None  # --target is required
     started = time.perf_counter()
     model = fit_table(args, tables.X_train, tables.y_train)
