@@ -43,9 +43,9 @@ class FileFinder(Finder):
     whole = False
 
     def __init__(self, pool: FilePool, options: Options):
-        self.pool, self.size, self.seed = pool, pool.size, options.seed
+        self.pool, self.size, self.reference = pool, pool.size, pool.reference
+        self.seed, self.verbose = options.seed, options.verbose
         self.min_per_class = options.min_per_class if pool.n_classes else 0
-        self.reference = pool.reference
 
     def find(self, centroids: np.ndarray, *questions: Question) -> list[list[np.ndarray]]:
         found = self._pass([_rule(question) for question in questions], centroids)
@@ -64,7 +64,7 @@ class FileFinder(Finder):
             classes, m = pool.n_classes or 0, self.min_per_class
             rules = [*rules, RareClasses(centroids, classes, m, strata)]
         score = Score(pool.reader, rules, len(centroids), with_codes)
-        found = score_shards(pool.engine, pool.source.shards, score, pool.sketch, pool.verbose)
+        found = score_shards(pool.engine, pool.source.shards, score, pool.sketch, self.verbose)
         kept = found.done()
         self.held = Held(kept.points, kept.codes, kept.ids)
         return found

@@ -80,7 +80,6 @@ class FilePool(Pool):
     sketch: Block  # random rows, from which the limits of a pass are estimated
     fingerprint: str
     distinct_labels: np.ndarray  # one label of each class; the sample's labels for regression
-    verbose: int
     facts: dict[str, Any] = field(default_factory=dict)
     held: HeldRows | None = None  # the rows of the contexts that were asked for last
 
@@ -104,13 +103,13 @@ class FilePool(Pool):
         """One pass over a counted source. ``classify``: whether labels are classes; None: none."""
         _check(options.strategy, features)
         opened = open_encoder(source.view, categorical_features)
-        seed, verbose = options.seed, options.verbose
+        seed = options.seed
         # Rows whose numbers are known before the first pass, so that it can bring them along.
         bandwidth = bandwidth_rows(source.rows, generator(seed, "bandwidth"))
         support, sketched = support_rows(source.rows, seed), _sketch_rows(source, seed)
         plain = np.union1d(bandwidth, support)  # kept as rows
         every = np.union1d(plain, sketched)
-        statistics = gather(source, engine, opened, classify, every, verbose)
+        statistics = gather(source, engine, opened, classify, every, options.verbose)
         whole = pa.concat_tables(statistics.sample)
         table, sketch = (whole.take(np.searchsorted(every, ids)) for ids in (plain, sketched))
         encoder, target = statistics.closed(opened), source.view.target
@@ -133,7 +132,6 @@ class FilePool(Pool):
             Block(sketched, reader, sketch, bool(classify)),
             _fingerprint(statistics, encoder, points),
             distinct if classify else held.y,
-            verbose,
         )
 
     @property

@@ -31,9 +31,7 @@ MOST_CLASSES = 100_000
 class Statistics:
     table: TableStatistics  # of the columns
     present: np.ndarray  # values of every column that are not missing
-    labels: Counter[Any] = field(default_factory=Counter)  # classification: rows of each class
-    unlabelled: int = 0
-    infinite: int = 0  # labels that are no finite number
+    labels: Counter[Any] = field(default_factory=Counter)  # classification: the classes
     sample: list[pa.Table] = field(default_factory=list)  # rows that were asked for
 
     def distinct_labels(self) -> np.ndarray:
@@ -84,26 +82,23 @@ class Gather:
         if len(wanted):
             found.sample = [block.take(wanted)]
         if target is not None:
-            self._label(found, to_labels(block, target))
+            labels = to_labels(block, target)
+            _check(labels, self.classes, shard.path)
+            found.labels = Counter(pd.unique(labels).tolist() if self.classes else ())
         return found
 
-    def _label(self, found: Statistics, labels: np.ndarray) -> None:
-        missing = pd.isna(labels)
-        found.unlabelled = int(missing.sum())
-        if self.classes:
-            values = pd.Series(labels[~missing]).value_counts()
-            found.labels = Counter(dict(zip(values.index.tolist(), values.tolist(), strict=True)))
-            if len(found.labels) > MOST_CLASSES:
-                raise InvalidInput(
-                    f"The target has more than {MOST_CLASSES:,} classes: use CrumbRegressor for "
-                    "numbers."
-                )
-        elif labels.dtype.kind not in "fiub":
-            raise InvalidInput(
-                "Regression needs numbers as labels; for classes use CrumbClassifier."
-            )
-        else:
-            found.infinite = int((~np.isfinite(labels[~missing].astype(np.float64))).sum())
+
+def _check(labels: np.ndarray, classes: bool, path: str) -> None:
+    if not classes and labels.dtype.kind not in "fiub":
+        raise InvalidInput("Regression needs numbers as labels; for classes use CrumbClassifier.")
+    problem = "NaN: labels are missing" if pd.isna(labels).any() else None
+    if not problem and not classes and not np.isfinite(labels.astype(np.float64)).all():
+        problem = "infinity or a value too large for dtype('float64')"
+    if problem:
+        raise InvalidInput(
+            f"Input y contains {problem} in {path}; leave these rows out with where=, "
+            "such as where=~pyarrow.compute.field(name).is_null()."
+        )
 
 
 def open_encoder(view: View, categorical_features: Any) -> TableEncoder:
@@ -128,24 +123,17 @@ def gather(
     verbose: int = 0,
 ) -> Statistics:
     """One pass. ``wanted``: numbers of rows that come along, rising."""
-    gather_shard, shards = Gather(encoder, bool(classify)), source.shards
+    gather_shard, shards, found = Gather(encoder, bool(classify)), source.shards, None
     tasks = ((shard, among(wanted, shard.first, shard.rows)) for shard in shards)
-    found = None
     with progress_bar(len(shards), "reading", verbose) as advance:
         for part in engine.map(gather_shard, tasks, len(shards)):
             found = part if found is None else found.merge(part)
+            if len(found.labels) > MOST_CLASSES:
+                raise InvalidInput(
+                    f"The target has over {MOST_CLASSES:,} classes: use CrumbRegressor for numbers."
+                )
             advance(1)
     assert found is not None
-    if found.unlabelled:
-        raise InvalidInput(
-            f"Input y contains NaN: {found.unlabelled} of {found.table.rows} labels are missing; "
-            "leave these rows out with where=~pyarrow.compute.field(name).is_null()."
-        )
-    if found.infinite:
-        raise InvalidInput(
-            "Input y contains infinity or a value too large for dtype('float64') in "
-            f"{found.infinite} rows: leave them out with where=."
-        )
     return found
 
 
