@@ -174,7 +174,7 @@ class _Crumb(BaseEstimator):
             )
             pool.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
             return pool, classes, backend
-        files = FilePool.learn(
+        files = FilePool(
             source,
             engine,
             options,
