@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from scale_tables import mixed, write
 
 from crumb.options import Options
-from crumb.scale import reader, statistics
+from crumb.scale import reader
 from crumb.scale import source as sources
 from crumb.scale.engine import LocalEngine
 from crumb.scale.pool import FilePool, read_whole
+from crumb.scale.reader import Gather, Statistics, open_encoder
 from crumb.scale.source import count_rows, open_source
-from crumb.scale.statistics import Gather, Statistics, open_encoder
 from crumb.table import statistics as table_statistics
 from crumb.table.encoder import TableEncoder
 from crumb.table.space import learn_space
@@ -123,7 +123,6 @@ def test_plain_numbers_are_read_without_a_frame(tmp_path, monkeypatch):
         fast = [gather((shard, wanted)) for shard in source.shards]
         pool = FilePool(source, LocalEngine(1), Options.of(), classify=True)
         with monkeypatch.context() as patch:
-            patch.setattr(statistics, "plain_columns", lambda *args: None)
             patch.setattr(reader, "plain_columns", lambda *args: None)
             slow = [gather((shard, wanted)) for shard in source.shards]
             other = FilePool(source, LocalEngine(1), Options.of(), classify=True)

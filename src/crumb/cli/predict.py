@@ -68,15 +68,14 @@ def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
     wanted = {name: getattr(args, name) for name in ("no_proba", "quantiles", "plan")}
     about = {"task": model.task, "pool": model.pool_.fingerprint, **wanted, "options": options}
     plan = answer_files(
+        model,
         queries,
         args.out,
         lambda rows, plan: _wanted(args, _answers(args, model, rows, plan)),
-        model.plan,
         about,
         plan=_saved_plan(args),
         replan=args.replan,
         chunk_rows=chunk_rows,
-        seed=model.options_.seed,
         verbose=verbose,
     )
     return _report(args, model, queries.rows, plan, started)

@@ -19,10 +19,17 @@ from crumb.pool import HeldRows, Pool
 from crumb.rng import generator
 from crumb.scale.engine import Engine
 from crumb.scale.finder import FileFinder
-from crumb.scale.reader import Reader, fetch_rows, to_frame, to_labels
+from crumb.scale.reader import (
+    Reader,
+    Statistics,
+    fetch_rows,
+    gather,
+    open_encoder,
+    to_frame,
+    to_labels,
+)
 from crumb.scale.rules import Block
 from crumb.scale.source import Source, count_rows, open_source
-from crumb.scale.statistics import Statistics, gather, open_encoder
 from crumb.selection import Strategy
 from crumb.selection.base import Finder, TableFinder, support_rows
 from crumb.table.encoder import TableEncoder
