@@ -62,71 +62,63 @@ def _flag(text: str) -> Settings:
     return {"action": "store_true", "help": text}
 
 
-def _unless_given(options: Options) -> Options:
-    """They stay out of the namespace unless given: defaults are the library's alone."""
-    return {flag: {**settings, "default": argparse.SUPPRESS} for flag, settings in options.items()}
+def _number(default: float, metavar: str, text: str) -> Settings:
+    return _value(metavar, f"{text} ({default:,})", type(default), default=default)
+
+
+def _parameter(metavar: str, text: str, kind: Callable[[str], Any] = str) -> Settings:
+    """It stays out of the namespace unless given: defaults are the library's alone."""
+    return _value(metavar, text, kind, default=argparse.SUPPRESS)
 
 
 _count, _count_or_none = number_or("auto"), number_or("auto", "none")
 _share = number_or("auto", share=True)
 
 # Parameters of the estimators, under the same names.
-SELECTION = _unless_given(
-    {
-        "--strategy": _value("NAME", "mmd (CRUMB), uniform, knn, micp, centroid, voronoi or full"),
-        "--n-clusters": _value("K", "clusters of queries: a count, auto or none", _count_or_none),
-        "--context-size": _value("N", "rows of a context: a count, a share or auto", _share),
-        "--kernel": _value("NAME", "auto, exact, candidates or rff"),
-        "--rff-dim": _value("D", "random Fourier features", int),
-        "--herd-batch": _value("B", "rows chosen per round: a count or auto", _count),
-        "--bandwidth": _value("SIGMA", "a number, median or '0.5 median'", _bandwidth),
-        "--early-stopping": {
-            "action": argparse.BooleanOptionalAction,
-            "help": "end a context when MMD² no longer falls",
-        },
-        "--min-per-class": _value("M", "rows of each class that a context keeps", int),
-        "--categorical-features": _value("A,B,…", "columns of numbers that are categories", names),
-    }
-)
-RUNNING = _unless_given(
-    {
-        "--device": _value("NAME", "auto, cpu, cuda or mps"),
-        "--random-state": _value("SEED", "the seed (0 by default)", int),
-        "--n-jobs": _value("J", "threads", int),
-    }
-)
-MODEL = _unless_given(
-    {
-        "--model": _value("NAME", "a name that `crumb models` lists, or the path of a checkpoint"),
-        "--budget": _value("B", "seconds and bytes to spend, instead of K and N: 30s, '2min 4GB'"),
-        "--n-estimators": _value("E", "ensemble members of the model", int),
-        "--features": _value("NAME", "embedding: select by the model's own row embeddings as well"),
-    }
-)
-ENGINE = _unless_given(
-    {"--engine": {"choices": ("local", "ray"), "help": "what reads, scores and runs the passes"}}
-)
+SELECTION = {
+    "--strategy": _parameter("NAME", "mmd (CRUMB), uniform, knn, micp, centroid, voronoi or full"),
+    "--n-clusters": _parameter("K", "clusters of queries: a count, auto or none", _count_or_none),
+    "--context-size": _parameter("N", "rows of a context: a count, a share or auto", _share),
+    "--kernel": _parameter("NAME", "auto, exact, candidates or rff"),
+    "--rff-dim": _parameter("D", "random Fourier features", int),
+    "--herd-batch": _parameter("B", "rows chosen per round: a count or auto", _count),
+    "--bandwidth": _parameter("SIGMA", "a number, median or '0.5 median'", _bandwidth),
+    "--early-stopping": {
+        "action": argparse.BooleanOptionalAction,
+        "default": argparse.SUPPRESS,
+        "help": "end a context when MMD² no longer falls",
+    },
+    "--min-per-class": _parameter("M", "rows of each class that a context keeps", int),
+    "--categorical-features": _parameter("A,B,…", "columns of numbers that are categories", names),
+}
+RUNNING = {
+    "--device": _parameter("NAME", "auto, cpu, cuda or mps"),
+    "--random-state": _parameter("SEED", "the seed (0 by default)", int),
+    "--n-jobs": _parameter("J", "threads", int),
+}
+MODEL = {
+    "--model": _parameter("NAME", "a name that `crumb models` lists, or the path of a checkpoint"),
+    "--budget": _parameter("B", "seconds and bytes to spend, instead of K and N: 30s, '2min 4GB'"),
+    "--n-estimators": _parameter("E", "ensemble members of the model", int),
+    "--features": _parameter("NAME", "embedding: select by the model's own row embeddings as well"),
+}
+ENGINE = {"--engine": _parameter("NAME", "what reads, scores and runs the passes: local or ray")}
 
 # Parameters of ``CrumbOnline``, under the same names.
-STREAM = _unless_given(
-    {
-        "--b-min": _value("B", "queries of a cluster that get a pass at once", int),
-        "--timeout": _value("S", "seconds after which fewer do", float),
-        "--max-pending": _value("N", "queries that may wait; more are refused", int),
-        "--refresh": _value("WHEN", "never, periodic or drift"),
-        "--refresh-every": _value("N", "queries between two refreshes, or two looks", int),
-        "--recent --window": _value("N", "latest queries, for which a new plan is made", int),
-        "--max-rows": _value("N", "rows of the pool beyond which the oldest leave it", int),
-        "--max-age": _value("S", "seconds after which rows leave the pool", float),
-    }
-)
+STREAM = {
+    "--b-min": _parameter("B", "queries of a cluster that get a pass at once", int),
+    "--timeout": _parameter("S", "seconds after which fewer do", float),
+    "--max-pending": _parameter("N", "queries that may wait; more are refused", int),
+    "--refresh": _parameter("WHEN", "never, periodic or drift"),
+    "--refresh-every": _parameter("N", "queries between two refreshes, or looks for drift", int),
+    "--recent --window": _parameter("N", "latest queries, for which a new plan is made", int),
+    "--max-rows": _parameter("N", "rows of the pool beyond which the oldest leave it", int),
+    "--max-age": _parameter("S", "seconds after which rows leave the pool", float),
+}
 
 JSON = {"--json": _flag("print one JSON object and nothing else")}
 OUTPUT = {**JSON, "--quiet": _flag("no progress bars")}
-TASK = {
-    "choices": ("classification", "regression"),
-    "help": "inferred from the target if not given",
-}
+TASK = {"choices": ("classification", "regression"), "help": "inferred from the target by default"}
 FILE = "a .csv, .csv.gz or .parquet file"
 KINDS = f"{FILE}, or a folder or glob of .parquet files of any size"
 DROP = {"--drop-missing-target": _flag("leave out training rows without a target")}
@@ -144,7 +136,7 @@ CHOICE = {
     "running": {**RUNNING, **OUTPUT},
 }
 DEMO = {
-    "--rows": _value("N", "pool rows (6,000)", int, default=6_000),
+    "--rows": _number(6_000, "N", "pool rows"),
     "--out": _value("FILE", "the picture (crumb-demo.png)", default="crumb-demo.png"),
     **OUTPUT,
 }
@@ -183,21 +175,15 @@ SERVE = {
 }
 HTTP = {
     "--host": _value("HOST", "127.0.0.1 by default", default="127.0.0.1"),
-    "--port": _value("PORT", "0 takes a free one (8000)", int, default=8000),
-    "--name": _value("NAME", "of the model, in /v2/models/NAME (crumb)", default="crumb"),
+    "--port": _value("PORT", "8000 by default; 0 takes a free one", int, default=8000),
+    "--name": _value("NAME", "of the model, in /v2/models/NAME", default="crumb"),
     "--token-file": _value("FILE", "its first line is the bearer token; or $CRUMB_TOKEN", Path),
-    "--max-rows-per-request": _value("N", "more are refused (1,000)", int, default=1_000),
-    "--max-bytes": _value("N", "of a request (16 MB)", int, default=16 * 2**20),
-    "--deadline": _value("S", "seconds until a request is given up (30)", float, default=30.0),
-    "--snapshot-every": _value(
-        "S", "seconds (300); 0: only at the start and the end", float, default=300.0
-    ),
-    "--drift-every": _value(
-        "S", "seconds between looks for drift (30); 0: never", float, default=30.0
-    ),
-    "--grace": _value(
-        "S", "seconds at SIGTERM between refusing requests and leaving (0)", float, default=0.0
-    ),
+    "--max-rows-per-request": _number(1_000, "N", "more are refused"),
+    "--max-bytes": _number(16 * 2**20, "N", "of a request"),
+    "--deadline": _number(30.0, "S", "seconds in which a request is answered or given up"),
+    "--snapshot-every": _number(300.0, "S", "seconds; 0: only at the start and the end"),
+    "--drift-every": _number(30.0, "S", "seconds between looks for drift; 0: never"),
+    "--grace": _number(0.0, "S", "seconds at SIGTERM between refusing requests and leaving"),
     "--log-level": {"choices": ("debug", "info", "warning", "error"), "default": "info"},
     "--keep-plans": _flag("keep the plan of every version in DIR"),
     "--learn": _flag("take labelled rows at /learn"),

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 import crumb
 from crumb.cli.options import parameters
 from crumb.cli.report import note, one_line
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
-from crumb.scale.source import open_source
+from crumb.scale.engine import LocalEngine
+from crumb.scale.source import count_rows, open_source
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
@@ -228,15 +228,11 @@ def is_large(args: argparse.Namespace) -> bool:
 def _many_or_big(path: str) -> bool:
     if Path(path).is_dir() or (has_magic(path) and not Path(path).exists()):
         return True
-    if not path.lower().endswith(".parquet") or not Path(path).is_file():
+    if not path.lower().endswith(".parquet"):
         return False
-    from crumb.scale.pool import HELD_CELLS
+    from crumb.scale.pool import fits_in_memory
 
-    try:
-        footer = pq.read_metadata(path)
-    except Exception:  # reading the table says what is wrong with it
-        return False
-    return footer.num_rows * footer.num_columns > HELD_CELLS
+    return not fits_in_memory(count_rows(open_source(path), LocalEngine(1)))
 
 
 def is_parquet(path: str) -> bool:

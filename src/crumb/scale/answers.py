@@ -61,16 +61,13 @@ def answer_files(
 ) -> Plan:
     """Write the answers to the Parquet file ``out``, a row group a chunk. Returns the last plan.
 
-    Without a ``plan`` the model makes one for a sample of all queries, or with ``replan`` one for
-    each chunk. ``about`` is all that decides the answers: parts that were made with another one
-    are refused.
+    Without a ``plan`` the model makes one for a sample of all queries, or with ``replan`` for each
+    chunk. ``about`` is all that decides the answers: parts made with another one are refused.
     """
     folder = Path(out).with_name(Path(out).name + ".parts")
-    starts = range(0, source.rows, chunk_rows)
-    parts = [folder / f"{number:06d}.parquet" for number in range(len(starts))]
-    files = sorted({shard.path for shard in source.shards})
-    job = {"rows": source.rows, "chunk_rows": chunk_rows, "replan": replan, "files": files}
-    _begin(folder, {**about, **job})
+    starts = enumerate(range(0, source.rows, chunk_rows))
+    parts = {folder / f"{number:06d}.parquet": start for number, start in starts}
+    _begin(folder, {**about, "chunk_rows": chunk_rows, "replan": replan}, source)
 
     def make_plan() -> Plan:
         return model.plan(sample_rows(source, PLANNED_ROWS, model.options_.seed))
@@ -79,20 +76,22 @@ def answer_files(
         if not (folder / "plan.zip").exists():
             make_plan().save(folder / "plan.zip")
         plan = Plan.load(folder / "plan.zip")
-    with progress_bar(len(starts), "chunks", verbose) as advance:
-        for part, start in zip(parts, starts, strict=True):
+    with progress_bar(len(parts), "chunks", verbose) as advance:
+        for part, start in parts.items():
             if not part.exists():
                 rows = read_rows(source, np.arange(start, min(start + chunk_rows, source.rows)))
                 plan = model.plan(rows) if replan or plan is None else plan
                 _write(part, answer(rows, plan))
             advance(1)
-    _join(Path(out), parts)
+    _join(Path(out), list(parts))
     shutil.rmtree(folder)
     return plan if plan is not None else make_plan()
 
 
-def _begin(folder: Path, job: dict[str, Any]) -> None:
+def _begin(folder: Path, about: dict[str, Any], source: Source) -> None:
     """Make the folder, or check that its parts belong to the same answers."""
+    files = sorted({shard.path for shard in source.shards})
+    job = {**about, "rows": source.rows, "files": files}
     text = json.dumps(job, indent=1, sort_keys=True, default=str)
     described = folder / "job.json"
     if not described.exists():
