@@ -64,13 +64,11 @@ def stay_in_files() -> None:
 
 def started_engine(name: str, jobs: int | None) -> Watched:
     """Its processes are there, with their imports."""
-    engine: Any = name
     if name == "ray":
-        from crumb.scale.ray_engine import RayEngine
+        import ray
 
-        engine = RayEngine(options={"num_cpus": jobs or 2})
-        engine.start()
-    watched = Watched(resolve_engine(engine, jobs))
+        ray.init(num_cpus=jobs or 2, include_dashboard=False, log_to_driver=False)
+    watched = Watched(resolve_engine(name, jobs))
     list(watched.map(len, [(pools.open_pool,)] * 8, 8))  # a worker imports what a task names
     return watched
 

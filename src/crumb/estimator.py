@@ -169,7 +169,7 @@ class _Crumb(BaseEstimator):
             return pool, classes, backend
         about = {name: getattr(self, name) for name in ("features", "categorical_features")}
         classify = self.task == "classification"
-        files = FilePool.learn(source, engine, options, classify=classify, **about)
+        files = FilePool(source, engine, options, classify=classify, **about)
         validate_data(self, files.sample.rows, skip_check_array=True)
         _, classes = self._encode_labels(files.distinct_labels)
         return files, classes, self._resolve_backend(files.encoder, files.n_classes, options)

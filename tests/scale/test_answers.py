@@ -98,37 +98,31 @@ def test_a_broken_query_file_leaves_nothing_under_the_name(crumb, files):
     assert not (files / "out.parquet").exists()
 
 
-def test_where_and_plan(crumb, files):
-    words = [
-        "--train",
-        "train",
-        "--test",
-        "test",
-        "--target",
-        "animal",
-        "--where",
-        "a > 0",
-        "--where",
-        "city = Rome",
-    ]
+def test_a_plan_of_the_files_is_used(crumb, files):
+    words = ["--train", "train", "--test", "test", "--target", "animal"]
     status, out, err = crumb("plan", *words, *FAST, "--out", "plan.zip", "--json")
     assert status == 0, err
-    train = pd.read_parquet("train")
-    assert (
-        json.loads(out)["settings"]["pool"]["rows"]
-        == ((train["a"] > 0) & (train["city"] == "Rome")).sum()
-    )
+    assert json.loads(out)["settings"]["pool"]["rows"] == 600
     status, out, err = crumb("predict", *words, *FAST, "--plan", "plan.zip", "--out", "out.parquet")
     assert status == 0, err
     assert Plan.load("plan.zip").n_clusters == 3
-    assert set(pd.read_parquet("out.parquet")["prediction"]) == {"cat"}  # cats are all that is left
+    assert set(pd.read_parquet("out.parquet")["prediction"]) == {"cat", "dog"}
+
+
+def test_rows_without_a_target_are_left_out_of_files(crumb, files):
+    table = make_table(600, 0).drop(columns="price")
+    write(files / "train", table.assign(animal=table["animal"].where(table.index >= 100)))
+    words = ["--train", "train", "--test", "test", "--target", "animal", *FAST, "--json"]
+    status, out, err = crumb("plan", *words, "--drop-missing-target")
+    assert status == 0, err
+    assert json.loads(out)["settings"]["pool"]["rows"] == 500
+    status, _, err = crumb("plan", *words)
+    assert (status, "labels are missing" in err) == (1, True), err
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--where", "a is 3"], "--where must be"),
-        (["--where", "a > tall"], "--where 'a > tall'"),
         (["--chunk-rows", "0"], "at least 1"),
         (["--quantiles", "0.5"], "for regression"),
         (["--out", "out.csv"], "must end in .parquet"),

@@ -1,32 +1,35 @@
-"""Closeness of rows to clusters, against brute force."""
+"""Distances of rows to centroids, against brute force."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from crumb.scale.strata import Distance
+from crumb.herding.neighbours import squared_distances
+from crumb.scale.rules import exact_distances, rounding
 
 
-def test_closeness_against_brute_force():
+def test_distances_against_brute_force():
     rng = np.random.default_rng(2)
     centroids, points = rng.normal(size=(3, 4)) * 3, rng.normal(size=(500, 4)) * 3
     np.testing.assert_allclose(
-        Distance(centroids)(points, np.arange(3)), ((points[None] - centroids[:, None]) ** 2).sum(2)
+        squared_distances(centroids, points), ((points[None] - centroids[:, None]) ** 2).sum(2)
     )
 
 
-def test_exact_closeness_is_within_rounding_and_the_same_alone():
+def test_exact_distances_are_within_rounding_and_the_same_alone():
     rng = np.random.default_rng(2)
-    measure = Distance(rng.normal(size=(3, 5)) + np.arange(3)[:, None])
+    centroids = rng.normal(size=(3, 5)) + np.arange(3)[:, None]
     for dtype in (np.float32, np.float64):
         points = (rng.normal(size=(400, 5)) * 3).astype(dtype)
-        fast, room = measure(points, np.arange(3)), measure.rounding(points)
+        fast = squared_distances(centroids.astype(dtype), points)
+        room = rounding(points, centroids)
         for k in range(3):
-            exact = measure.exactly(points, np.full(400, k))
+            exact = exact_distances(points, centroids[np.full(400, k)])
             assert (np.abs(exact - fast[k]) <= room).all()
-            alone = [measure.exactly(points[i : i + 1], np.array([k]))[0] for i in range(0, 400, 7)]
+            some = range(0, 400, 7)
+            alone = [exact_distances(points[[i]], centroids[[k]])[0] for i in some]
             np.testing.assert_array_equal(alone, exact[::7])
-        mixed = measure.exactly(points, np.arange(400) % 3)
+        mixed = exact_distances(points, centroids[np.arange(400) % 3])
         np.testing.assert_array_equal(
-            mixed[::3], measure.exactly(points[::3], np.zeros(134, dtype=int))
+            mixed[::3], exact_distances(points[::3], centroids[np.zeros(134, dtype=int)])
         )

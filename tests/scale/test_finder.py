@@ -22,7 +22,7 @@ def both(tmp_path, monkeypatch):
     truncate(monkeypatch)
     engine, options = LocalEngine(1), Options.of(random_state=3)
     source = count_rows(open_source(write(tmp_path / "t", numbers(900)), "target"), engine)
-    pool = FilePool.learn(source, engine, options, classify=True)
+    pool = FilePool(source, engine, options, classify=True)
     frame, _ = read_whole(source)
     points = pool.encode(frame)[1]
     return TableFinder(points, seed=3), pool.finder(options)

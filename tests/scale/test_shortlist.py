@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 from crumb.herding.neighbours import STRATA
 from crumb.rng import row_numbers
 from crumb.scale import shortlist
-from crumb.scale.rules import Block, NearestRows, NumberedRows, RareClasses, RowsOfCells
+from crumb.scale.rules import (
+    NEAREST,
+    Block,
+    NearestRows,
+    NumberedRows,
+    RareClasses,
+    RowsOfCells,
+    Strata,
+    quotas,
+)
 from crumb.scale.shortlist import Shortlist
-from crumb.scale.strata import NEAREST, Distance, Strata, quotas
 
 
 class Rows:
@@ -75,7 +83,7 @@ def check_pieces(rows, cuts, seed, ties, late):
     points = points.round() if ties else points  # many rows are equally near
     codes = rng.integers(0, 4, rows)
     members = [rng.normal(size=(8, 2)) * 0.5 + centroid for centroid in centroids]
-    strata = Strata(Distance(centroids), members, 30)
+    strata = Strata(centroids, members, 30)
     cells = RowsOfCells(centroids, 5, np.arange(3))
     wanted = [strata, NearestRows(centroids, 4), cells, RareClasses(centroids, 4, 2)]
     one = shortlisted(wanted, points, codes, [])
@@ -109,16 +117,16 @@ def test_candidates_are_drawn_where_the_queries_lie():
     rng = np.random.default_rng(0)
     points, members = rng.normal(size=(20_000, 3)), rng.normal(size=(200, 3)) * 0.7 + 0.5
     centroid = members.mean(axis=0, keepdims=True)
-    strata = Strata(Distance(centroid), [members], 1_000)
+    strata = Strata(centroid, [members], 1_000)
     found = shortlisted([strata], points, np.zeros(len(points), dtype=int), [5_000, 12_000])
     rows = strata.candidates(found.lists_of(0), found.counts_of(0), 0, 1_000)
     distance = ((found.done().points[rows] - centroid) ** 2).sum(1)
     assert len(np.unique(rows)) == 1_000
     inside = np.searchsorted(strata.edges[0], distance)
     counts = np.bincount(inside, minlength=STRATA + 1)
-    quota, lacking = quotas(found.counts[None, :STRATA], 1_000)
-    np.testing.assert_array_equal(counts[:STRATA], np.minimum(quota[0], found.counts[:STRATA]))
-    assert counts[STRATA] == 100 + lacking[0]  # a tenth from elsewhere
+    quota = quotas(found.counts[None], 1_000)[0]
+    np.testing.assert_array_equal(counts[:STRATA], np.minimum(quota, found.counts)[:STRATA])
+    assert counts[STRATA] == 100 + quota[NEAREST]  # a tenth from elsewhere
     fewer = strata.candidates(found.lists_of(0), found.counts_of(0), 0, 500)
     assert np.isin(fewer, rows).mean() > 0.95  # twice as many include those before
 
@@ -129,7 +137,7 @@ def test_a_sample_foretells_limits_that_cost_no_candidate():
     centroid = members.mean(axis=0, keepdims=True)
     codes = rng.integers(0, 2, len(points))
     wanted = [
-        Strata(Distance(centroid), [members], 2_000),
+        Strata(centroid, [members], 2_000),
         NearestRows(centroid, 50),
         RareClasses(centroid, 2, 3),
     ]
@@ -182,7 +190,7 @@ def test_a_class_that_is_common_among_the_candidates_is_not_watched():
     # Class 0 near the queries, class 1 also far away, class 2 nearly nowhere.
     codes = np.where(near, 0, 1)
     codes[rng.choice(20_000, 40, replace=False)] = 2
-    strata = Strata(Distance(centroid), [members], 1_000)
+    strata = Strata(centroid, [members], 1_000)
     rule = RareClasses(centroid, 3, 2, strata)
     limits = rule.expected_limits(block_of(points[:5_000], np.arange(5_000), codes[:5_000]), 20_000)
     assert np.isneginf(limits).tolist() == [True, True, False]
@@ -202,7 +210,7 @@ def test_only_rows_that_can_be_drawn_are_computed():
     rng = np.random.default_rng(4)
     points, members = rng.normal(size=(20_000, 3)), rng.normal(size=(200, 3)) * 0.7
     centroid, ids = members.mean(axis=0, keepdims=True), np.arange(20_000)
-    strata = Strata(Distance(centroid), [members], 1_000)
+    strata = Strata(centroid, [members], 1_000)
     limits = strata.expected_limits(block_of(points, ids, None), 20_000)
     bound, free, block = (
         Shortlist([strata], limits),
@@ -226,7 +234,7 @@ def test_limits_of_a_cluster_change_nothing_for_another(seed, columns):
     rng = np.random.default_rng(seed)
     queries = rng.normal(size=(2, columns)) * 100
     points = np.concatenate([np.repeat(queries, 1_000, axis=0), rng.normal(size=(3, columns))])
-    ids, strata = np.arange(len(points)), Strata(Distance(queries), [queries[:1], queries[1:]], 50)
+    ids, strata = np.arange(len(points)), Strata(queries, [queries[:1], queries[1:]], 50)
     found = []
     for reach in (np.inf, 1e-3, 0.3):
         limits = np.full((2, strata.n_lists // 2), 0.9)

@@ -65,6 +65,16 @@ def test_where_leaves_out_rows_and_prunes_partitions(tmp_path):
     assert {shard.path.split("/")[-2] for shard in opened.shards} == {"year=2021"}
 
 
+def test_a_filter_on_folders_counts_each_shard_of_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "SHARD_ROWS", 40)
+    frame = numbers(100)
+    write(tmp_path / "t" / "year=2019", frame.iloc[:50], files=1, groups=5)
+    write(tmp_path / "t" / "year=2020", frame, files=1, groups=5)
+    source = count_rows(open_source(tmp_path / "t", where=[("year", ">=", 2020)]), LocalEngine(1))
+    assert [shard.rows for shard in source.shards] == [40, 40, 20]
+    assert len(read_whole(source)[0]) == 100
+
+
 def test_columns_in_another_order_and_of_another_width(tmp_path):
     first = pd.DataFrame(
         {"a": [1, 2], "c": pd.Categorical(["x", None]), "s": ["u", None], "target": [0, 1]}
@@ -142,5 +152,5 @@ def test_rows_by_number(tmp_path, monkeypatch, where):
     seen = frame if where is None else frame[frame["x0"] > 0].reset_index(drop=True)
     assert source.rows == len(seen)
     ids = np.sort(np.random.default_rng(0).choice(len(seen), 40, replace=False))
-    found = fetch_rows(LocalEngine(1), source, ids, list(frame.columns)).to_pandas()
+    found = fetch_rows(LocalEngine(1), source, ids).to_pandas()
     pd.testing.assert_frame_equal(found, seen.iloc[ids].reset_index(drop=True))

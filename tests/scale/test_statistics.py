@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from scale_tables import mixed, write
 
 from crumb.options import Options
-from crumb.scale import reader, statistics
+from crumb.scale import reader
 from crumb.scale import source as sources
 from crumb.scale.engine import LocalEngine
 from crumb.scale.pool import FilePool, read_whole
+from crumb.scale.reader import Gather, Statistics, open_encoder
 from crumb.scale.source import count_rows, open_source
-from crumb.scale.statistics import Gather, Statistics, open_encoder
 from crumb.table import space as table_statistics
 from crumb.table.encoder import TableEncoder
 from crumb.table.space import Moments, learn_space, merged
@@ -66,7 +66,7 @@ def test_the_space_is_that_of_the_table_in_memory(tmp_path, rows, seed, files, c
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "BLOCK_ROWS", 32)
         source = count_rows(open_source(folder, "target"), LocalEngine(1))
-        pool = FilePool.learn(
+        pool = FilePool(
             source, LocalEngine(1), Options.of(), classify=True, categorical_features=categorical
         )
     table, labels = read_whole(source)
@@ -120,12 +120,11 @@ def test_plain_numbers_are_read_without_a_frame(tmp_path, monkeypatch):
         gather = Gather(open_encoder(source.view, None), True)
         wanted = np.arange(0)
         fast = [gather((shard, wanted)) for shard in source.shards]
-        pool = FilePool.learn(source, LocalEngine(1), Options.of(), classify=True)
+        pool = FilePool(source, LocalEngine(1), Options.of(), classify=True)
         with monkeypatch.context() as patch:
-            patch.setattr(statistics, "plain_columns", lambda *args: None)
             patch.setattr(reader, "plain_columns", lambda *args: None)
             slow = [gather((shard, wanted)) for shard in source.shards]
-            other = FilePool.learn(source, LocalEngine(1), Options.of(), classify=True)
+            other = FilePool(source, LocalEngine(1), Options.of(), classify=True)
             sketched = other.sketch.points  # computed here, without plain columns
         fast, slow = (reduce(Statistics.merge, parts).table.moments for parts in (fast, slow))
         for field in fields(fast):

@@ -11,8 +11,7 @@ import warnings
 from collections.abc import Sequence
 
 from crumb import __version__
-from crumb.cli import serve
-from crumb.cli.options import add_demo, add_models, add_plan, add_predict
+from crumb.cli.options import COMMANDS, add_command
 from crumb.cli.report import complain, note
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
@@ -57,8 +56,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"crumb {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (add_demo, add_predict, add_plan, serve.add_to, add_models):
-        add(commands)
+    for name in COMMANDS:
+        add_command(commands, name)
     return parser
 
 

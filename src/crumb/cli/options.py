@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Settings: TypeAlias = dict[str, Any]  # keyword arguments of ``add_argument``
+Options: TypeAlias = dict[str, Settings]  # by flag
 
 
 def _reader(expected: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -50,144 +54,178 @@ _bandwidth = _reader(
 )
 
 
-def _value(metavar: str, text: str, kind: Callable[[str], Any] = str) -> dict[str, Any]:
-    return {"type": kind, "metavar": metavar, "help": text}
+def _value(metavar: str, text: str, kind: Callable[[str], Any] = str, **more: Any) -> Settings:
+    return {"type": kind, "metavar": metavar, "help": text, **more}
 
 
-def _flag(text: str) -> dict[str, Any]:
+def _flag(text: str) -> Settings:
     return {"action": "store_true", "help": text}
 
 
-JSON = _flag("print one JSON object and nothing else")
+def _number(default: float, metavar: str, text: str) -> Settings:
+    return _value(metavar, f"{text} ({default:,})", type(default), default=default)
+
+
+def _parameter(metavar: str, text: str, kind: Callable[[str], Any] = str) -> Settings:
+    """It stays out of the namespace unless given: defaults are the library's alone."""
+    return _value(metavar, text, kind, default=argparse.SUPPRESS)
+
+
 _count, _count_or_none = number_or("auto"), number_or("auto", "none")
 _share = number_or("auto", share=True)
 
 # Parameters of the estimators, under the same names.
 SELECTION = {
-    "--strategy": _value("NAME", "mmd (CRUMB), uniform, knn, micp, centroid, voronoi or full"),
-    "--n-clusters": _value("K", "clusters of queries: a count, auto or none", _count_or_none),
-    "--context-size": _value("N", "rows of a context: a count, a share or auto", _share),
-    "--kernel": _value("NAME", "auto, exact, candidates or rff"),
-    "--rff-dim": _value("D", "random Fourier features", int),
-    "--herd-batch": _value("B", "rows chosen per round: a count or auto", _count),
-    "--bandwidth": _value("SIGMA", "of the kernel: a number, median or '0.5 median'", _bandwidth),
+    "--strategy": _parameter("NAME", "mmd (CRUMB), uniform, knn, micp, centroid, voronoi or full"),
+    "--n-clusters": _parameter("K", "clusters of queries: a count, auto or none", _count_or_none),
+    "--context-size": _parameter("N", "rows of a context: a count, a share or auto", _share),
+    "--kernel": _parameter("NAME", "auto, exact, candidates or rff"),
+    "--rff-dim": _parameter("D", "random Fourier features", int),
+    "--herd-batch": _parameter("B", "rows chosen per round: a count or auto", _count),
+    "--bandwidth": _parameter("SIGMA", "a number, median or '0.5 median'", _bandwidth),
     "--early-stopping": {
         "action": argparse.BooleanOptionalAction,
+        "default": argparse.SUPPRESS,
         "help": "end a context when MMD² no longer falls",
     },
-    "--min-per-class": _value("M", "rows of each class that a context keeps", int),
-    "--categorical-features": _value("A,B,…", "columns of numbers that are categories", names),
+    "--min-per-class": _parameter("M", "rows of each class that a context keeps", int),
+    "--categorical-features": _parameter("A,B,…", "columns of numbers that are categories", names),
 }
 RUNNING = {
-    "--device": _value("NAME", "auto, cpu, cuda or mps"),
-    "--random-state": _value("SEED", "the seed (0 by default)", int),
-    "--n-jobs": _value("J", "threads", int),
+    "--device": _parameter("NAME", "auto, cpu, cuda or mps"),
+    "--random-state": _parameter("SEED", "the seed (0 by default)", int),
+    "--n-jobs": _parameter("J", "threads", int),
 }
 MODEL = {
-    "--model": _value("NAME", "a name that `crumb models` lists, or the path of a checkpoint"),
-    "--budget": _value(
-        "B", "time and memory to spend, instead of K and N: 30s, 2min, 4GB, '30s 4GB'"
+    "--model": _parameter("NAME", "a name that `crumb models` lists, or the path of a checkpoint"),
+    "--budget": _parameter("B", "seconds and bytes to spend, instead of K and N: 30s, '2min 4GB'"),
+    "--n-estimators": _parameter("E", "ensemble members of the model", int),
+    "--features": _parameter("NAME", "embedding: select by the model's own row embeddings as well"),
+}
+ENGINE = {"--engine": _parameter("NAME", "what reads, scores and runs the passes: local or ray")}
+
+# Parameters of ``CrumbOnline``, under the same names.
+STREAM = {
+    "--b-min": _parameter("B", "queries of a cluster that get a pass at once", int),
+    "--timeout": _parameter("S", "seconds after which fewer do", float),
+    "--max-pending": _parameter("N", "queries that may wait; more are refused", int),
+    "--refresh": _parameter("WHEN", "never, periodic or drift"),
+    "--refresh-every": _parameter("N", "queries between two refreshes, or looks for drift", int),
+    "--recent --window": _parameter("N", "latest queries, for which a new plan is made", int),
+    "--max-rows": _parameter("N", "rows of the pool beyond which the oldest leave it", int),
+    "--max-age": _parameter("S", "seconds after which rows leave the pool", float),
+}
+
+JSON = {"--json": _flag("print one JSON object and nothing else")}
+OUTPUT = {**JSON, "--quiet": _flag("no progress bars")}
+TASK = {"choices": ("classification", "regression"), "help": "inferred from the target by default"}
+FILE = "a .csv, .csv.gz or .parquet file"
+KINDS = f"{FILE}, or a folder or glob of .parquet files of any size"
+DROP = {"--drop-missing-target": _flag("leave out training rows without a target")}
+TABLES = {
+    "--train": _value("FILE", f"the labelled table: {KINDS}", required=True),
+    "--test": _value("FILE", f"the rows to predict: {KINDS}", required=True),
+    **DROP,
+}
+CHUNKS = {"--chunk-rows": _value("N", "rows predicted together (100,000)", int), **ENGINE}
+CHOICE = {
+    "context selection": {
+        **SELECTION,
+        "--paper": _flag("the paper's settings; other options still win"),
+    },
+    "running": {**RUNNING, **OUTPUT},
+}
+DEMO = {
+    "--rows": _number(6_000, "N", "pool rows"),
+    "--out": _value("FILE", "the picture (crumb-demo.png)", default="crumb-demo.png"),
+    **OUTPUT,
+}
+PREDICT = {
+    **TABLES,
+    "--target": _value("NAME", "the column to predict", required=True),
+    "--out": _value("FILE", "the predictions: .csv, .csv.gz or .parquet", required=True),
+    "--no-proba": _flag("classification: no columns probability_<class>"),
+    "--quantiles": _value("0.1,0.9", "regression: quantiles at these levels as well", levels),
+    "--task": TASK,
+    "--plan": _value("FILE", "contexts that `crumb plan --out` chose for this table"),
+    "--replan": _flag("choose contexts anew for every chunk of rows"),
+}
+PLAN = {
+    **TABLES,
+    "--target": _value("NAME", "the column to predict: no feature; its rare classes are kept"),
+    "--out": _value("FILE", "save the plan for Plan.load and crumb predict --plan"),
+    "--picture": _value("FILE", "draw the plan: .png, .pdf, .svg or .jpg"),
+    "--compare": _value(
+        "A,B,…",
+        "compare strategies (uniform,micp,mmd) and draw what they give one cluster of queries",
+        names,
+        nargs="?",
+        const=["uniform", "micp", "mmd"],
     ),
-    "--n-estimators": _value("E", "ensemble members of the model", int),
-    "--features": _value("NAME", "embedding: select by the model's own row embeddings as well"),
 }
-ENGINE = {
-    "--engine": {"choices": ("local", "ray"), "help": "what reads, scores and runs the passes"}
+SERVE = {
+    "--train": _value("FILE", f"the labelled table: {FILE}"),
+    "--target": _value("NAME", "the column to predict"),
+    "--queries": _value("FILE", f"typical queries, for the first plan: {FILE}"),
+    "--state": _value("DIR", "snapshots; a start goes on from the one that it finds", Path),
+    "--task": TASK,
+    "--quantiles": _value("0.1,0.9", "regression: quantiles instead of means", levels),
+    **DROP,
+    "--allow-missing": _flag("null also where the training table has no missing values"),
+}
+HTTP = {
+    "--host": _value("HOST", "127.0.0.1 by default", default="127.0.0.1"),
+    "--port": _value("PORT", "8000 by default; 0 takes a free one", int, default=8000),
+    "--name": _value("NAME", "of the model, in /v2/models/NAME", default="crumb"),
+    "--token-file": _value("FILE", "its first line is the bearer token; or $CRUMB_TOKEN", Path),
+    "--max-rows-per-request": _number(1_000, "N", "more are refused"),
+    "--max-bytes": _number(16 * 2**20, "N", "of a request"),
+    "--deadline": _number(30.0, "S", "seconds in which a request is answered or given up"),
+    "--snapshot-every": _number(300.0, "S", "seconds; 0: only at the start and the end"),
+    "--drift-every": _number(30.0, "S", "seconds between looks for drift; 0: never"),
+    "--grace": _number(0.0, "S", "seconds at SIGTERM between refusing requests and leaving"),
+    "--log-level": {"choices": ("debug", "info", "warning", "error"), "default": "info"},
+    "--keep-plans": _flag("keep the plan of every version in DIR"),
+    "--learn": _flag("take labelled rows at /learn"),
+}
+
+# What each command is for, and its options by group.
+COMMANDS: dict[str, tuple[str, dict[str, Options]]] = {
+    "demo": ("see what CRUMB does, in under a minute", {"": DEMO}),
+    "predict": (
+        "predict the target of one table from another",
+        {"": PREDICT, "model": MODEL, **CHOICE, "large tables in Parquet": CHUNKS},
+    ),
+    "plan": (
+        "choose contexts without running a model, and look at them",
+        {"": PLAN, **CHOICE, "large tables in Parquet": CHUNKS},
+    ),
+    "serve": (
+        "answer queries over HTTP as they come",
+        {"": SERVE, "http": HTTP, "stream": STREAM, "model": MODEL, **CHOICE},
+    ),
+    "models": ("list the models and where their weights are", {"": JSON}),
 }
 
 
-def _add(group: Any, table: Mapping[str, dict[str, Any]]) -> None:
-    """Options that stay out of the namespace unless given: defaults are the library's alone."""
-    for flag, settings in table.items():
-        group.add_argument(flag, default=argparse.SUPPRESS, **settings)
-
-
-def add_model_options(parser: argparse.ArgumentParser) -> None:
-    _add(parser.add_argument_group("model"), MODEL)
-
-
-def add_selection_options(parser: argparse.ArgumentParser) -> None:
-    """Stages 1 and 2, and how a command runs."""
-    group = parser.add_argument_group("context selection")
-    _add(group, SELECTION)
-    group.add_argument("--paper", **_flag("the paper's settings; other options still win"))
-    group = parser.add_argument_group("running")
-    _add(group, RUNNING)
-    _add_output_options(group)
-
-
-def _add_output_options(group: Any) -> None:
-    group.add_argument("--json", **JSON)
-    group.add_argument("--quiet", **_flag("no progress bars"))
-
-
-def _add_tables(parser: argparse.ArgumentParser) -> None:
-    kinds = "a .csv, .csv.gz or .parquet file, or a folder or glob of .parquet files of any size"
-    add = parser.add_argument
-    add("--train", required=True, **_value("FILE", f"the labelled table: {kinds}"))
-    add("--test", required=True, **_value("FILE", f"the rows to predict: {kinds}"))
-    add("--drop-missing-target", **_flag("leave out training rows without a target"))
-
-
-def _add_file_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("large tables in Parquet")
-    where = _value("'year >= 2020'", "use these training rows only; may be repeated")
-    group.add_argument("--where", action="append", **where)
-    group.add_argument("--chunk-rows", **_value("N", "rows predicted together (100,000)", int))
-    _add(group, ENGINE)
-
-
-def _command(commands: Any, name: str, text: str) -> argparse.ArgumentParser:
+def add_command(commands: Any, name: str) -> None:
     """A command whose module is imported when it runs: ``--help`` needs no pandas and no torch."""
+    text, groups = COMMANDS[name]
     parser = commands.add_parser(name, help=text, allow_abbrev=False)
+    for title, options in groups.items():
+        group = parser.add_argument_group(title) if title else parser
+        for flags, settings in options.items():
+            group.add_argument(*flags.split(), **settings)
     parser.set_defaults(
         run=lambda args: import_module(f"crumb.cli.{name}").run(args), usage_error=parser.error
     )
-    return parser
 
 
-def add_demo(commands: Any) -> None:
-    parser = _command(commands, "demo", "see what CRUMB does, in under a minute")
-    add, picture = parser.add_argument, "crumb-demo.png"
-    add("--rows", default=6_000, **_value("N", "pool rows (6,000)", int))
-    add("--out", default=picture, **_value("FILE", f"the picture ({picture})"))
-    _add_output_options(parser)
-
-
-def add_predict(commands: Any) -> None:
-    parser = _command(commands, "predict", "predict the target of one table from another")
-    _add_tables(parser)
-    add, tasks = parser.add_argument, ("classification", "regression")
-    add("--target", required=True, **_value("NAME", "the column to predict"))
-    add("--out", required=True, **_value("FILE", "the predictions: .csv, .csv.gz or .parquet"))
-    add("--no-proba", **_flag("classification: no columns probability_<class>"))
-    text = "regression: quantiles at these levels as well"
-    add("--quantiles", **_value("0.1,0.9", text, levels))
-    add("--task", choices=tasks, help="inferred from the target if not given")
-    add("--plan", **_value("FILE", "contexts that `crumb plan --out` chose for this table"))
-    add_model_options(parser)
-    add_selection_options(parser)
-    _add_file_options(parser)
-    add("--replan", **_flag("choose contexts anew for every chunk of rows"))
-
-
-def add_plan(commands: Any) -> None:
-    parser = _command(commands, "plan", "choose contexts without running a model, and look at them")
-    _add_tables(parser)
-    add, compared = parser.add_argument, "uniform,micp,mmd"
-    text = "the column to predict: it is no feature, and contexts keep its rare classes"
-    add("--target", **_value("NAME", text))
-    add("--out", **_value("FILE", "save the plan for Plan.load and crumb predict --plan"))
-    add("--picture", **_value("FILE", "draw the plan: .png, .pdf, .svg or .jpg"))
-    text = f"compare strategies ({compared}) and draw what they give one cluster of queries"
-    add("--compare", nargs="?", const=names(compared), **_value("A,B,…", text, names))
-    add_selection_options(parser)
-    _add_file_options(parser)
-
-
-def add_models(commands: Any) -> None:
-    parser = _command(commands, "models", "list the models and where their weights are")
-    parser.add_argument("--json", **JSON)
+def given(args: argparse.Namespace, *tables: Options) -> dict[str, Any]:
+    """Those options of some tables that were given, under the names of their parameters."""
+    flags = (flag.split()[0] for options in tables for flag in options)
+    found = (flag.removeprefix("--").replace("-", "_") for flag in flags)
+    return {name: getattr(args, name) for name in found if hasattr(args, name)}
 
 
 def parameters(args: argparse.Namespace) -> dict[str, Any]:
@@ -197,9 +235,7 @@ def parameters(args: argparse.Namespace) -> dict[str, Any]:
         from crumb.options import paper_configuration
 
         chosen = paper_configuration()
-    flags = (*SELECTION, *RUNNING, *MODEL, *ENGINE)
-    parameter = (flag.removeprefix("--").replace("-", "_") for flag in flags)
-    chosen |= {name: getattr(args, name) for name in parameter if hasattr(args, name)}
+    chosen |= given(args, SELECTION, RUNNING, MODEL, ENGINE)
     return {**chosen, "verbose": verbosity(args)}
 
 

@@ -16,12 +16,12 @@ from crumb.cli.tables import (
     PICTURES,
     as_classes,
     check_output,
-    condition,
-    infer_file_task,
     infer_task,
     is_large,
     is_parquet,
+    known_target,
     load_tables,
+    target_values,
     tell_task,
 )
 from crumb.errors import InvalidInput
@@ -47,10 +47,9 @@ def run(args: argparse.Namespace) -> None:
 
 def _tables(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments of ``select_contexts`` for tables that are read whole."""
-    tables = load_tables(args.train, args.test, args.target, args.drop_missing_target)
-    y, classes = tables.y_train, None
-    if y is not None and infer_task(y)[0] == "classification":
-        classes = as_classes(y)
+    tables = load_tables(args, args.test)
+    y = tables.y_train
+    classes = None if y is None or infer_task(y)[0] == "regression" else as_classes(y)
     return {"X_pool": tables.X_train, "X_queries": tables.X_test, "y_pool": classes}
 
 
@@ -62,14 +61,17 @@ def _files(args: argparse.Namespace) -> dict[str, Any]:
     if args.compare is not None:
         raise InvalidInput("--compare draws the whole pool: it is for tables that are read whole.")
     if not is_parquet(args.train) or not is_parquet(args.test):
-        raise InvalidInput("--where, --engine and --chunk-rows are for tables in Parquet.")
-    where = condition(args)
-    features = list(open_source(args.train, args.target, where).view.features)
+        raise InvalidInput("--engine and --chunk-rows are for tables in Parquet.")
+    features = list(open_source(args.train, args.target).view.features)
     rows = sample_rows(open_queries(args.test, features), args.chunk_rows or PLANNED_ROWS, 0)
-    guarded = args.target and tell_task(args, *infer_file_task(args)) == "classification"
-    y = args.target if guarded else None
-    tables = {"X_pool": args.train, "X_queries": rows, "y_pool": y}
-    return {**tables, "where": where, "columns": features}
+    classes = args.target and tell_task(args, target_values(args)) == "classification"
+    return {
+        "X_pool": args.train,
+        "X_queries": rows,
+        "y_pool": args.target if classes else None,
+        "where": known_target(args),
+        "columns": features,
+    }
 
 
 def _show(args: argparse.Namespace, plan: crumb.Plan) -> None:

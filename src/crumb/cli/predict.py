@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
 def _predict_tables(args: argparse.Namespace) -> dict[str, Any]:
     """Tables that are read whole; scored where the test table has the target."""
     check_output(args.out, TABLES, inputs=[args.train, args.test])
-    tables = load_tables(args.train, args.test, args.target, args.drop_missing_target)
+    tables = load_tables(args, args.test)
     assert tables.y_train is not None  # --target is required
     started = time.perf_counter()
     model = fit_table(args, tables.X_train, tables.y_train)
@@ -68,15 +68,14 @@ def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
     wanted = {name: getattr(args, name) for name in ("no_proba", "quantiles", "plan")}
     about = {"task": model.task, "pool": model.pool_.fingerprint, **wanted, "options": options}
     plan = answer_files(
+        model,
         queries,
         args.out,
         lambda rows, plan: _wanted(args, _answers(args, model, rows, plan)),
-        model.plan,
         about,
         plan=_saved_plan(args),
         replan=args.replan,
         chunk_rows=chunk_rows,
-        seed=model.options_.seed,
         verbose=verbose,
     )
     return _report(args, model, queries.rows, plan, started)

@@ -5,28 +5,25 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from glob import has_magic
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 import crumb
 from crumb.cli.options import parameters
 from crumb.cli.report import note, one_line
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
-from crumb.scale.source import open_source
+from crumb.scale.engine import LocalEngine
+from crumb.scale.source import count_rows, open_source
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
 FEW_VALUES = 20  # whole numbers with at most this many values are taken as classes
-OPERATORS = ("<=", ">=", "!=", "==", "=", "<", ">")
 
 
 class Tables(NamedTuple):
@@ -38,24 +35,21 @@ class Tables(NamedTuple):
     y_test: pd.Series | None = None
 
 
-def load_tables(
-    train: str, test: str, target: str | None, drop_missing_target: bool = False
-) -> Tables:
+def load_tables(args: argparse.Namespace, test: str) -> Tables:
     """Read both files; the test table gives the columns of the training table, found by name."""
-    pool, y_train = load_training(train, target, drop_missing_target)
+    pool, y_train = load_training(args)
     # Codes such as "007" are text in a column that also holds "A12", even in a file of codes only.
     texts = [name for name, column in pool.items() if _is_text(column)]
     if y_train is not None and _is_text(y_train):
-        texts.append(str(target))
+        texts.append(args.target)
     queries = read_table(test, texts)
-    y_test = queries.pop(target) if target in queries.columns else None
-    return Tables(pool, _aligned(queries, list(pool.columns), train, test), y_train, y_test)
+    y_test = queries.pop(args.target) if args.target in queries.columns else None
+    return Tables(pool, _aligned(queries, list(pool.columns), args.train, test), y_train, y_test)
 
 
-def load_training(
-    path: str, target: str | None, drop_missing_target: bool = False
-) -> tuple[pd.DataFrame, Any]:
+def load_training(args: argparse.Namespace) -> tuple[pd.DataFrame, Any]:
     """The training table without its target, and the target (None where no target is named)."""
+    path, target = args.train, args.target
     pool = read_table(path)
     if target is None:
         return pool, None
@@ -67,7 +61,7 @@ def load_training(
     known, count = y.notna(), int(y.isna().sum())
     if count == len(y):
         raise InvalidInput(f"The target {target!r} is missing in all {count:,} rows of {path}.")
-    if count and not drop_missing_target:
+    if count and not args.drop_missing_target:
         raise InvalidInput(
             f"The target {target!r} is missing in {count:,} of {len(y):,} rows of {path}: "
             f"fill them in, or leave these rows out with --drop-missing-target."
@@ -172,44 +166,44 @@ def check_suffix(path: str, suffixes: Sequence[str]) -> str:
 
 def fit_table(args: argparse.Namespace, X: pd.DataFrame, y: pd.Series) -> Any:
     """A fitted estimator for the task that ``--task`` names or the target shows."""
-    task = chosen_task(args, y)
-    return _estimator(args, task).fit(X, as_classes(y) if task == "classification" else y)
+    task, estimator = _chosen(args, y)
+    return estimator.fit(X, as_classes(y) if task == "classification" else y)
 
 
-def chosen_task(args: argparse.Namespace, y: pd.Series) -> str:
-    return _settled(args, lambda: infer_task(y))
+def fit_files(args: argparse.Namespace) -> Any:
+    """The same for a training table in Parquet, or in a CSV file that is read whole."""
+    if not is_parquet(args.train):
+        return fit_table(args, *load_training(args))
+    _, estimator = _chosen(args, target_values(args))
+    return estimator.fit(args.train, args.target, where=known_target(args))
 
 
-def _settled(args: argparse.Namespace, infer: Callable[[], tuple[str, str]]) -> str:
-    """What ``--task`` says, or what the target looks like; it must suit the other options."""
-    task = args.task or tell_task(args, *infer())
+def _chosen(args: argparse.Namespace, y: pd.Series) -> tuple[str, Any]:
+    """The task, which must suit the other options, and an estimator for it."""
+    task = args.task or tell_task(args, y)
     if task == "classification" and args.quantiles:
         raise InvalidInput("--quantiles are for regression, but this is classification.")
     if task == "regression" and getattr(args, "no_proba", False):
         raise InvalidInput("--no-proba is for classification, but this is regression.")
-    return task
+    kind = crumb.CrumbClassifier if task == "classification" else crumb.CrumbRegressor
+    return task, kind(**parameters(args))
 
 
-def tell_task(args: argparse.Namespace, task: str, reason: str) -> str:
+def tell_task(args: argparse.Namespace, y: pd.Series) -> str:
+    task, reason = infer_task(y)
     note(f"the target {args.target!r} {reason}: {task} (--task overrides).")
     return task
 
 
-def _estimator(args: argparse.Namespace, task: str) -> Any:
-    kind = "CrumbClassifier" if task == "classification" else "CrumbRegressor"
-    return getattr(crumb, kind)(**parameters(args))
-
-
 def infer_task(y: pd.Series) -> tuple[str, str]:
     """Classification or regression, and the reason in words."""
-    distinct = y.nunique()
     if pd.api.types.is_bool_dtype(y.dtype):
         return "classification", "is true or false"
     if not pd.api.types.is_numeric_dtype(y.dtype):
-        return "classification", f"holds text or categories ({distinct:,} values)"
-    if distinct <= FEW_VALUES and are_whole(y):
-        return "classification", f"holds whole numbers with {distinct} values"
-    return "regression", f"holds numbers with {distinct:,} values"
+        return "classification", "holds text or categories"
+    if y.nunique() <= FEW_VALUES and are_whole(y):
+        return "classification", f"holds whole numbers with {y.nunique()} values"
+    return "regression", "holds numbers"
 
 
 def are_whole(y: pd.Series) -> bool:
@@ -227,74 +221,39 @@ def as_classes(y: pd.Series) -> Any:
 
 def is_large(args: argparse.Namespace) -> bool:
     """Whether a table is a folder, a glob or too large to read whole, or an option asks for it."""
-    asked = args.where or args.chunk_rows is not None or hasattr(args, "engine")
-    asked = asked or getattr(args, "replan", False)
-    return bool(asked) or _many_or_big(args.train) or _many_or_big(args.test)
+    asked = args.chunk_rows is not None or hasattr(args, "engine") or getattr(args, "replan", False)
+    return asked or _many_or_big(args.train) or _many_or_big(args.test)
 
 
 def _many_or_big(path: str) -> bool:
     if Path(path).is_dir() or (has_magic(path) and not Path(path).exists()):
         return True
-    if not path.lower().endswith(".parquet") or not Path(path).is_file():
+    if not path.lower().endswith(".parquet"):
         return False
-    from crumb.scale.pool import HELD_CELLS
+    from crumb.scale.pool import fits_in_memory
 
-    try:
-        footer = pq.read_metadata(path)
-    except Exception:  # reading the table says what is wrong with it
-        return False
-    return footer.num_rows * footer.num_columns > HELD_CELLS
+    return not fits_in_memory(count_rows(open_source(path), LocalEngine(1)))
 
 
 def is_parquet(path: str) -> bool:
     return not path.lower().endswith((".csv", ".csv.gz"))
 
 
-def fit_files(args: argparse.Namespace) -> Any:
-    """A model whose training table is in Parquet, or in a CSV file that is read whole."""
-    if is_parquet(args.train):
-        task = _settled(args, lambda: infer_file_task(args))
-        return _estimator(args, task).fit(args.train, args.target, where=condition(args))
-    if args.where:
-        raise InvalidInput("--where is for training tables in Parquet.")
-    return fit_table(args, *load_training(args.train, args.target, args.drop_missing_target))
+def target_values(args: argparse.Namespace) -> pd.Series:
+    """Distinct values of a target in Parquet, read until there are enough to tell the task."""
+    from crumb.scale.reader import to_labels
+
+    source = open_source(args.train, args.target, known_target(args))
+    values = pd.Series(to_labels(source.view.schema.empty_table(), args.target))
+    for block in (block for shard in source.shards for block in shard.blocks([args.target])):
+        values = pd.concat([values, pd.Series(to_labels(block, args.target))]).drop_duplicates()
+        if values.nunique() > FEW_VALUES:
+            break
+    return values
 
 
-def infer_file_task(args: argparse.Namespace) -> tuple[str, str]:
-    """Classification or regression, and the reason; the target is read until that is clear."""
-    source = open_source(args.train, args.target, condition(args))
-    kind = source.view.schema.field(args.target).type
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        values: set[Any] = set()
-        for shard in source.shards:
-            for block in shard.blocks([args.target]):
-                values.update(block[args.target].unique().drop_null().to_pylist())
-                if len(values) > FEW_VALUES or any(value % 1 for value in values):
-                    return "regression", "holds numbers"
-    return "classification", "holds classes"
-
-
-def condition(args: argparse.Namespace) -> Any:
-    """The filter that ``--where`` and ``--drop-missing-target`` ask for, if any."""
-    found = None
-    if args.where:
-        schema = open_source(args.train).view.schema
-        found = pq.filters_to_expression([_comparison(text, schema) for text in args.where])
-    if args.drop_missing_target and args.target:
-        known = ~pc.field(args.target).is_null(nan_is_null=True)
-        found = known if found is None else found & known
-    return found
-
-
-def _comparison(text: str, schema: Any) -> tuple[str, str, Any]:
-    """``column operator value``, with the value read as the type of the column."""
-    found = re.fullmatch(rf"\s*(.+?)\s*({'|'.join(OPERATORS)})\s*(.*?)\s*", text)
-    if found is None or found[1] not in schema.names:
-        raise InvalidInput(
-            f"--where must be a column, one of {' '.join(OPERATORS)} and a value, got {text!r}."
-        )
-    name, operator, value = found.groups()
-    try:
-        return name, operator, pa.scalar(value.strip("'\"")).cast(schema.field(name).type)
-    except pa.ArrowException as error:
-        raise InvalidInput(f"--where {text!r}: {error}") from error
+def known_target(args: argparse.Namespace) -> Any:
+    """The filter that ``--drop-missing-target`` asks for, if any."""
+    if not args.drop_missing_target or not args.target:
+        return None
+    return ~pc.field(args.target).is_null(nan_is_null=True)

@@ -37,61 +37,61 @@ def open_queries(queries: Any, columns: Sequence[str], where: Any = None) -> Sou
 
 def read_rows(source: Source, ids: np.ndarray) -> pd.DataFrame:
     view = source.view
-    return to_frame(fetch_rows(LocalEngine(1), source, ids, view.features), view.features, view)
+    return to_frame(fetch_rows(LocalEngine(1), source, ids), view.features, view)
 
 
 def sample_rows(source: Source, most: int, seed: int) -> pd.DataFrame:
     """Queries that stand for all of them."""
-    if source.rows <= most:
-        return read_rows(source, np.arange(source.rows))
-    drawn = generator(seed, "queries").choice(source.rows, most, replace=False)
+    rows = min(most, source.rows)
+    drawn = generator(seed, "queries").choice(source.rows, rows, replace=False)
     return read_rows(source, np.sort(drawn))
 
 
 def answer_files(
+    model: Any,
     source: Source,
     out: str | Path,
     answer: Callable[[pd.DataFrame, Plan], pd.DataFrame],
-    make_plan: Callable[[pd.DataFrame], Plan],
     about: dict[str, Any],
     *,
     plan: Plan | None = None,
     replan: bool = False,
     chunk_rows: int = CHUNK_ROWS,
-    seed: int = 0,
     verbose: int = 0,
 ) -> Plan:
     """Write the answers to the Parquet file ``out``, a row group a chunk. Returns the last plan.
 
-    ``make_plan`` plans for some queries: for a sample of all, or with ``replan`` for each chunk.
-    It is not called where a ``plan`` is given. ``about`` is all that decides the answers: parts
-    that were made with another one are refused.
+    Without a ``plan`` the model makes one for a sample of all queries, or with ``replan`` for each
+    chunk. ``about`` is all that decides the answers: parts made with another one are refused.
     """
     folder = Path(out).with_name(Path(out).name + ".parts")
-    starts = range(0, source.rows, chunk_rows)
-    parts = [folder / f"{number:06d}.parquet" for number in range(len(starts))]
-    files = sorted({shard.path for shard in source.shards})
-    job = {"rows": source.rows, "chunk_rows": chunk_rows, "replan": replan, "files": files}
-    _begin(folder, {**about, **job})
+    starts = enumerate(range(0, source.rows, chunk_rows))
+    parts = {folder / f"{number:06d}.parquet": start for number, start in starts}
+    _begin(folder, {**about, "chunk_rows": chunk_rows, "replan": replan}, source)
+
+    def make_plan() -> Plan:
+        return model.plan(sample_rows(source, PLANNED_ROWS, model.options_.seed))
+
     if plan is None and not replan:
         if not (folder / "plan.zip").exists():
-            make_plan(sample_rows(source, PLANNED_ROWS, seed)).save(folder / "plan.zip")
+            make_plan().save(folder / "plan.zip")
         plan = Plan.load(folder / "plan.zip")
-    with progress_bar(len(starts), "chunks", verbose) as advance:
-        for part, start in zip(parts, starts, strict=True):
+    with progress_bar(len(parts), "chunks", verbose) as advance:
+        for part, start in parts.items():
             if not part.exists():
                 rows = read_rows(source, np.arange(start, min(start + chunk_rows, source.rows)))
-                plan = make_plan(rows) if replan else plan
-                assert plan is not None
+                plan = model.plan(rows) if replan or plan is None else plan
                 _write(part, answer(rows, plan))
             advance(1)
-    _join(Path(out), parts)
+    _join(Path(out), list(parts))
     shutil.rmtree(folder)
-    return plan if plan is not None else make_plan(sample_rows(source, PLANNED_ROWS, seed))
+    return plan if plan is not None else make_plan()
 
 
-def _begin(folder: Path, job: dict[str, Any]) -> None:
+def _begin(folder: Path, about: dict[str, Any], source: Source) -> None:
     """Make the folder, or check that its parts belong to the same answers."""
+    files = sorted({shard.path for shard in source.shards})
+    job = {**about, "rows": source.rows, "files": files}
     text = json.dumps(job, indent=1, sort_keys=True, default=str)
     described = folder / "job.json"
     if not described.exists():

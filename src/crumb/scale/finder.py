@@ -22,9 +22,8 @@ from crumb.herding.neighbours import (
 )
 from crumb.machine import quiet
 from crumb.rng import generator
-from crumb.scale.rules import NearestRows, NumberedRows, RareClasses, RowsOfCells, Rule
+from crumb.scale.rules import NearestRows, NumberedRows, RareClasses, RowsOfCells, Rule, Strata
 from crumb.scale.shortlist import Score, Shortlist, score_shards
-from crumb.scale.strata import Distance, Strata
 from crumb.selection.base import Among, Finder, Held, Nearest, Problem, Question
 
 if TYPE_CHECKING:
@@ -44,9 +43,9 @@ class FileFinder(Finder):
     whole = False
 
     def __init__(self, pool: FilePool, options: Options):
-        self.pool, self.size, self.seed = pool, pool.size, options.seed
+        self.pool, self.size, self.reference = pool, pool.size, pool.reference
+        self.seed, self.verbose = options.seed, options.verbose
         self.min_per_class = options.min_per_class if pool.n_classes else 0
-        self.reference = pool.reference
 
     def find(self, centroids: np.ndarray, *questions: Question) -> list[list[np.ndarray]]:
         found = self._pass([_rule(question) for question in questions], centroids)
@@ -65,7 +64,7 @@ class FileFinder(Finder):
             classes, m = pool.n_classes or 0, self.min_per_class
             rules = [*rules, RareClasses(centroids, classes, m, strata)]
         score = Score(pool.reader, rules, len(centroids), with_codes)
-        found = score_shards(pool.engine, pool.source.shards, score, pool.sketch, pool.verbose)
+        found = score_shards(pool.engine, pool.source.shards, score, pool.sketch, self.verbose)
         kept = found.done()
         self.held = Held(kept.points, kept.codes, kept.ids)
         return found
@@ -75,7 +74,7 @@ class FileFinder(Finder):
         asked = [] if kernel == "rff" else asking(labels, n, problem.seed)
         count = _count(problem, len(centroids), self.size)
         members = [problem.queries[labels == k] for k in range(len(centroids))]
-        strata = Strata(Distance(centroids), members, count)
+        strata = Strata(centroids, members, count)
         # Where the queries reach much farther than the pool, nearly all rows are in one stratum.
         # Some random rows then fill the contexts up.
         rng = generator(problem.seed, "spare")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar
 
@@ -19,10 +18,17 @@ from crumb.pool import HeldRows, Pool, table_pool
 from crumb.rng import generator
 from crumb.scale.engine import Engine
 from crumb.scale.finder import FileFinder
-from crumb.scale.reader import Reader, fetch_rows, to_frame, to_labels
+from crumb.scale.reader import (
+    Reader,
+    Statistics,
+    fetch_rows,
+    gather,
+    open_encoder,
+    to_frame,
+    to_labels,
+)
 from crumb.scale.rules import Block
 from crumb.scale.source import Source, count_rows, open_source
-from crumb.scale.statistics import Statistics, gather, open_encoder
 from crumb.selection import Strategy
 from crumb.selection.base import Finder, TableFinder, support_rows
 from crumb.table.encoder import TableEncoder
@@ -58,40 +64,23 @@ def open_pool(
     """A pool in files, or in memory where it is small."""
     source = count_rows(open_source(table, target, where, columns), engine)
     if not fits_in_memory(source):
-        return FilePool.learn(source, engine, options, **more)
+        return FilePool(source, engine, options, **more)
     frame, labels = read_whole(source)
     pool = table_pool(frame, labels, more["features"], more["categorical_features"])
     pool.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
     return pool
 
 
-@dataclass(eq=False)
 class FilePool(Pool):
-    """What is known of a pool after one pass; the rows themselves stay where they are."""
+    """What is known of a pool after one pass; the rows themselves stay where they are.
+
+    ``classify``: whether labels are classes; None where there are none.
+    """
 
     on_disk: ClassVar[bool] = True
-    source: Source
-    engine: Engine
-    reader: Reader
-    sampled: HeldRows  # rows that stand for the pool
-    bandwidth_points: np.ndarray
-    reference: np.ndarray  # points that tell whether the pool reaches a query
-    sketch: Block  # random rows, from which the limits of a pass are estimated
-    fingerprint: str
-    distinct_labels: np.ndarray  # one label of each class; the sample's labels for regression
-    verbose: int
-    facts: dict[str, Any] = field(default_factory=dict)
-    held: HeldRows | None = None  # the rows of the contexts that were asked for last
 
-    def __post_init__(self) -> None:
-        classes = self.reader.classes
-        self.encoder, self.space = self.reader.encoder, self.reader.space
-        self.n_classes = None if classes is None else len(classes)
-        self.facts["pool"] = {"rows": self.size, "on_disk": True, "covered": self.covered}
-
-    @classmethod
-    def learn(
-        cls,
+    def __init__(
+        self,
         source: Source,
         engine: Engine,
         options: Options,
@@ -99,41 +88,35 @@ class FilePool(Pool):
         classify: bool | None,
         features: Any = None,
         categorical_features: Any = None,
-    ) -> FilePool:
-        """One pass over a counted source. ``classify``: whether labels are classes; None: none."""
+    ):
         _check(options.strategy, features)
-        opened = open_encoder(source.view, categorical_features)
-        seed, verbose = options.seed, options.verbose
+        self.source, self.engine, view, seed = source, engine, source.view, options.seed
+        opened = open_encoder(view, categorical_features)
         # Rows whose numbers are known before the first pass, so that it can bring them along.
-        bandwidth = bandwidth_rows(source.rows, generator(seed, "bandwidth"))
-        support, sketched = support_rows(source.rows, seed), _sketch_rows(source, seed)
+        bandwidth = bandwidth_rows(self.size, generator(seed, "bandwidth"))
+        support, sketched = support_rows(self.size, seed), _sketch_rows(source, seed)
         plain = np.union1d(bandwidth, support)  # kept as rows
         every = np.union1d(plain, sketched)
-        statistics = gather(source, engine, opened, classify, every, verbose)
-        whole = pa.concat_tables(statistics.sample)
+        found = gather(source, engine, opened, classify, every, options.verbose)
+        whole = pa.concat_tables(found.sample)
         table, sketch = (whole.take(np.searchsorted(every, ids)) for ids in (plain, sketched))
-        encoder, target = statistics.closed(opened), source.view.target
-        space: Space = ColumnSpace(statistics.table, opened)
+        self.encoder, self.space = found.closed(opened), ColumnSpace(found.table, opened)
         if features is not None:
-            rows = encoder.transform(to_frame(table, source.view.features))
-            labels = None if target is None else to_labels(table, target)
-            space, _ = learn_space(features, rows, encoder, labels, None)
-        distinct = statistics.distinct_labels()
-        reader = Reader(encoder, space, target, np.unique(distinct) if classify else None, seed)
-        held = _held(table, plain, reader)
-        points = space.transform(held.rows)
-        return cls(
-            source,
-            engine,
-            reader,
-            held,
-            points[np.searchsorted(plain, bandwidth)],
-            points[np.searchsorted(plain, support)],
-            Block(sketched, reader, sketch, bool(classify)),
-            _fingerprint(statistics, encoder, points),
-            distinct if classify else held.y,
-            verbose,
-        )
+            self.space = _own_space(features, table, self.encoder, view.target)
+        distinct = found.distinct_labels()
+        classes = np.unique(distinct) if classify else None
+        self.n_classes = None if classes is None else len(classes)
+        self.reader = Reader(self.encoder, self.space, view.target, classes, seed)
+        self.sampled = _held(table, plain, self.reader)  # rows that stand for the pool
+        points = self.space.transform(self.sampled.rows)
+        self.bandwidth_points = points[np.searchsorted(plain, bandwidth)]
+        self.reference = points[np.searchsorted(plain, support)]
+        # Random rows, from which the limits of a pass are estimated.
+        self.sketch = Block(sketched, self.reader, sketch, bool(classify))
+        self.fingerprint = _fingerprint(found, self.encoder, points)
+        self.distinct_labels = distinct if classify else self.sampled.y
+        self.held: HeldRows | None = None  # the rows of the contexts that were asked for last
+        self.facts = {"pool": {"rows": self.size, "on_disk": True, "covered": self.covered}}
 
     @property
     def size(self) -> int:
@@ -165,13 +148,19 @@ class FilePool(Pool):
         """The rows of some contexts, read from the files unless they are here already."""
         ids = np.unique(np.concatenate(list(contexts)))
         if self.held is None or not np.isin(ids, self.held.ids).all():
-            table = fetch_rows(self.engine, self.source, ids, self.source.view.columns)
+            table = fetch_rows(self.engine, self.source, ids)
             self.held = _held(table, ids, self.reader)
         return self.held
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the rows of contexts: they can be read again."""
         return {**vars(self), "held": None}
+
+
+def _own_space(features: Any, table: pa.Table, encoder: TableEncoder, target: Any) -> Space:
+    labels = None if target is None else to_labels(table, target)
+    rows = encoder.transform(to_frame(table, encoder.columns_))
+    return learn_space(features, rows, encoder, labels, None)[0]
 
 
 def _sketch_rows(source: Source, seed: int) -> np.ndarray:

@@ -32,41 +32,37 @@ class RayEngine(Engine):
 
     ``address`` is that of a running cluster: ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``.
     None: the one that this process is attached to, that of ``RAY_ADDRESS``, or a new one on this
-    machine; ``options`` are further arguments of ``ray.init``. At most ``in_flight`` shards, and
-    contexts for each actor, are under way (two for each core, and two for each actor). A shard is
-    scored with ``cpus`` cores. An actor has ``actor_gpus`` GPUs where the cluster has any (0 leaves
-    them alone), and otherwise ``actor_cpus`` cores; there are as many actors as that allows. What
-    was lost with a worker, an actor or a node is run again, ``retries`` times at most.
+    machine. At most ``in_flight`` shards, and contexts for each actor, are under way (two for each
+    core, and two for each actor). An actor has ``actor_gpus`` GPUs where the cluster has any (0
+    leaves them alone), and otherwise ``actor_cpus`` cores; there are as many actors as that allows.
+    What was lost with a worker, an actor or a node is run again, ``retries`` times at most.
     """
 
     address: str | None = None
     in_flight: int | None = None
-    cpus: float = 1
     actor_cpus: float = 2
     actor_gpus: float = 1
     retries: int = 3
-    options: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         ray_package()  # a missing package shows before the work
 
     def start(self) -> Any:
-        """Ray, attached to a cluster."""
+        """Ray, attached to a cluster; what the user has attached it to counts."""
         ray = ray_package()
         if not ray.is_initialized():
             options: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
             address = self.address or os.environ.get("RAY_ADDRESS")
             if address is None:  # Ray would join any cluster that it finds on this machine
                 options |= {"include_dashboard": False, "object_store_memory": OBJECT_STORE_BYTES}
-            ray.init(address=address or "local", **{**options, **(self.options or {})})
+            ray.init(address=address or "local", **options)
         return ray
 
     def map(
         self, function: Callable[[Any], Result], tasks: Iterable[Any], total: int
     ) -> Iterator[Result]:
         ray = self.start()
-        about = {"num_cpus": self.cpus, "max_retries": self.retries}
-        call = ray.remote(scheduling_strategy="SPREAD", **about)(_call)
+        call = ray.remote(scheduling_strategy="SPREAD", max_retries=self.retries)(_call)
         shared = ray.put(function)
         most = self.in_flight or 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
         started = ((f"scoring {describe(task)}", call.remote(shared, task)) for task in tasks)

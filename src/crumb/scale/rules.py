@@ -3,9 +3,10 @@
 A rule has lists. It puts rows into them, each with a key, and every list keeps the rows of lowest
 key: the nearest rows where the key is a distance, random rows where it is the row's own random
 number. Both can be found shard by shard and joined. A list that is full has a limit: rows with
-higher keys need not be looked at. ``strata.py`` has the rule for herding.
+higher keys need not be looked at. Plain numpy: workers need not load torch.
 
-Shapes: b rows of a block, d columns, K clusters, C classes, T points whose neighbours are wanted.
+Shapes: b rows of a block, d columns, K clusters, S strata, C classes, T points whose neighbours are
+wanted.
 """
 
 from __future__ import annotations
@@ -13,20 +14,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from crumb.herding.neighbours import below, nearest_each
+from crumb.herding.neighbours import (
+    ELSEWHERE,
+    STRATA,
+    Pairs,
+    below,
+    nearest_each,
+    squared_distances,
+    tile_rows,
+)
 from crumb.rng import row_numbers
 from crumb.scale.reader import Reader
 
-if TYPE_CHECKING:
-    from crumb.scale.strata import Strata
-
 SAMPLE_PAIRS = 1 << 26  # points × rows of a sample, compared in tiles
 DEVIATIONS = 4.0  # standard deviations to spare in what a sample tells about the pool
+BEYOND, NEAREST = STRATA, STRATA + 1  # lists of a cluster after its strata
+SAMPLE_CELLS = 1 << 22  # clusters × rows of a sample, held at once
+SURE = 30  # rows of a sample from which the number in the pool is estimated
+# Expected candidates of a class, for each row of it that a context must have, with which the
+# class needs no list of its own.
+COMMON = 100
 
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # lists, keys, rows of the block
 
@@ -54,6 +65,8 @@ class Block:
 
     def some_points(self, rows: np.ndarray) -> np.ndarray:
         """Of rows in rising order; computed once where later rows are among earlier ones."""
+        if len(rows) == len(self):
+            return self.points
         if "points" in vars(self):
             return self.points[rows]
         known, points = self._known
@@ -64,8 +77,6 @@ class Block:
         return points.T.take(places, axis=1).T  # column by column, as they were computed
 
     def some_codes(self, rows: np.ndarray) -> np.ndarray | None:
-        if "codes" in vars(self):
-            return self.codes[rows]
         return self.reader.codes(self.table, rows) if self.with_codes else None
 
 
@@ -142,15 +153,9 @@ class NearestRows(Rule):
         self.most = np.broadcast_to(np.asarray(counts), (len(points),))
 
     def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
-        if self.fraction == 1.0:
-            rows, points = np.arange(len(block)), block.points
-        else:
-            rows = np.flatnonzero(block.numbers < self.fraction)
-            points = block.some_points(rows)
-        unknown = limits == np.inf
-        limits = limits.copy()
-        limits[unknown] = _nth(points, self.points[unknown], self.most[unknown])
-        lists, places, distance = below(self.points, points, limits)
+        rows = np.flatnonzero(block.numbers < self.fraction)
+        points = block.some_points(rows)
+        lists, places, distance = _nearest(points, self.points, self.most, limits)
         yield lists, distance, rows[places]
 
     def expected_limits(self, sample: Block, rows: int) -> np.ndarray:
@@ -162,6 +167,151 @@ class NearestRows(Rule):
             spare = DEVIATIONS * (1.0 + np.sqrt(expected))
             counts = np.minimum(counts, np.ceil(expected + spare).astype(np.int64))
         return _nth(points, self.points, counts)
+
+
+class Strata(Rule):
+    """Candidates for herding, as ``rows_at_distances`` takes them in memory.
+
+    Equally many come from each tenth of the queries' squared distances to their centroid. What an
+    inner stratum lacks comes from the next one out, and a tenth from beyond. Each cluster has S + 2
+    lists: the strata, random rows beyond them, and the nearest rows beyond, where strata are short.
+    """
+
+    def __init__(self, centroids: np.ndarray, members: list[np.ndarray], count: int):
+        levels = np.linspace(0, 1, STRATA + 1)[1:]
+        gaps = [((some - some.mean(axis=0)) ** 2).sum(axis=1) for some in members]
+        # Queries lie closer to their own mean than other rows of the same kind do.
+        gaps = [some * len(some) / max(1, len(some) - 1) for some in gaps]
+        self.edges = np.stack([np.quantile(some, levels) for some in gaps])  # (K, S)
+        self.centroids = np.ascontiguousarray(centroids, dtype=np.float64)
+        self.count, self.n_clusters = count, len(members)
+        self.n_lists = self.n_clusters * (STRATA + 2)
+
+    def room(self, counts: np.ndarray) -> np.ndarray:
+        return quotas(counts.reshape(self.n_clusters, -1), self.count).ravel()
+
+    def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
+        limits = limits.reshape(self.n_clusters, -1)
+        by_number, nearest = limits[:, :NEAREST], limits[:, NEAREST]
+        wanted = nearest > self.edges[:, -1]  # then all rows count, whatever their number
+        reach = np.where(wanted, 1.0, by_number.max(axis=1).clip(0.0, 1.0))  # (K,)
+        possible = np.flatnonzero(block.numbers < reach.max())
+        block.some_points(possible)
+        for clusters, rows in _tiles(reach, block.numbers, possible):
+            points, numbers = block.some_points(rows), block.numbers[rows]
+            strata = self._strata(points, numbers, clusters, reach)
+            drawn = np.flatnonzero(numbers < by_number[clusters[:, None], strata])
+            k, places = np.divmod(drawn, len(rows))
+            lists = clusters[k] * (STRATA + 2) + strata[k, places]
+            yield lists, numbers[places], rows[places]
+            for place in np.flatnonzero(wanted[clusters]):
+                k, beyond = clusters[place], np.flatnonzero(strata[place] == BEYOND)
+                asked = self.centroids[[k]], np.array([self.count]), nearest[[k]]
+                _, near, keys = _nearest(points[beyond], *asked)
+                yield np.full(len(near), k * (STRATA + 2) + NEAREST), keys, rows[beyond[near]]
+
+    def _strata(
+        self, points: np.ndarray, numbers: np.ndarray, clusters: np.ndarray, reach: np.ndarray
+    ) -> np.ndarray:
+        """(K, b) by ten comparisons, faster than a search for each value.
+
+        Where rounding could decide, the exact distance does, if the row is within reach.
+        """
+        close = squared_distances(self.centroids[clusters].astype(points.dtype), points)
+        room = rounding(points, self.centroids)
+        least, most = close - room, close + room
+        strata, highest = np.zeros(close.shape, dtype=np.int8), np.zeros(close.shape, dtype=np.int8)
+        for edge in self.edges[clusters].T.astype(close.dtype)[:, :, None]:
+            strata += (least > edge).view(np.int8)
+            highest += (most > edge).view(np.int8)
+        k, rows = np.divmod(np.flatnonzero(strata != highest), close.shape[1])
+        matters = numbers[rows] < reach[clusters[k]]
+        k, rows = k[matters], rows[matters]
+        exact = exact_distances(points[rows], self.centroids[clusters[k]])
+        strata[k, rows] = (self.edges[clusters[k]] < exact[:, None]).sum(axis=1)
+        return strata
+
+    def expected_limits(self, sample: Block, rows: int) -> np.ndarray:
+        strata = self._of_sample(sample)
+        table = np.stack([np.bincount(mine, minlength=STRATA + 1) for mine in strata])
+        sure = table >= SURE
+        whole = np.where(sure, table, 0) * (rows / table[0].sum())
+        # Estimated low, and as empty where too little is known: the next stratum may stand in.
+        cautious = whole / (1.0 + DEVIATIONS / np.sqrt(np.maximum(table, 1)))
+        quota = quotas(cautious.astype(np.int64), self.count)
+        wanted, nearest = quota[:, :NEAREST], quota[:, NEAREST]
+        spare = 1.0 + DEVIATIONS / np.sqrt(np.maximum(np.minimum(table, wanted), 1))
+        by_number = np.where(sure, spare * wanted / np.maximum(whole, 1), np.inf)
+        return np.column_stack([by_number, np.where(nearest > 0, np.inf, -np.inf)]).ravel()
+
+    def common(self, sample: Block, n_classes: int, m: int) -> np.ndarray:
+        """(K, C) classes with enough expected candidates, so that the m nearest need no list."""
+        quota = quotas(np.full((1, STRATA), self.count), self.count)[0, :STRATA]
+        found = []
+        for mine in self._of_sample(sample):
+            pairs = mine * n_classes + sample.codes[: len(mine)]
+            table = np.bincount(pairs, minlength=(STRATA + 1) * n_classes)
+            table = table.reshape(STRATA + 1, n_classes)[:STRATA]
+            expected = quota @ (table / np.maximum(table.sum(axis=1, keepdims=True), 1))
+            found.append((table.sum(axis=0) >= SURE) & (expected >= COMMON * m))
+        return np.stack(found)
+
+    def _of_sample(self, sample: Block) -> np.ndarray:
+        some = slice(max(1, SAMPLE_CELLS // self.n_clusters))
+        clusters, reach = np.arange(self.n_clusters), np.ones(self.n_clusters)
+        strata = self._strata(sample.points[some], sample.numbers[some], clusters, reach)
+        return strata.astype(np.int64)
+
+    def candidates(
+        self, lists: list[np.ndarray], counts: np.ndarray, k: int, count: int
+    ) -> np.ndarray:
+        """At most ``count`` candidates of cluster k, rising, from the rows in its lists."""
+        mine = lists[k * (STRATA + 2) : (k + 1) * (STRATA + 2)]
+        quota = quotas(counts.reshape(self.n_clusters, -1)[[k]], count)[0]
+        *taken, beyond, near = (some[:most] for some, most in zip(mine, quota, strict=True))
+        others = beyond[~np.isin(beyond, near)][: quota[BEYOND] - quota[NEAREST]]
+        return np.sort(np.concatenate([*taken, near, others]))
+
+
+def _tiles(
+    reach: np.ndarray, numbers: np.ndarray, possible: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Clusters of about the same reach, and some rows within it: few enough for the cache."""
+    steps = np.ceil(np.log2(reach.clip(2.0**-16)) / 2)
+    for step in np.unique(steps):
+        clusters = np.flatnonzero(steps == step)
+        rows = possible[numbers[possible] < reach[clusters].max()]
+        for start in range(0, max(1, len(rows)), tile_rows(len(clusters))):
+            yield clusters, rows[start : start + tile_rows(len(clusters))]
+
+
+def quotas(counts: np.ndarray, count: int) -> np.ndarray:
+    """(K, S + 2) rows to keep in each list of a cluster that has ``counts`` rows in its strata."""
+    inside, size = int(np.ceil(count * (1 - ELSEWHERE))), np.zeros(len(counts), dtype=np.int64)
+    quota = np.empty((len(counts), STRATA + 2), dtype=np.int64)
+    for s in range(STRATA):
+        quota[:, s] = round(inside * (s + 1) / STRATA) - size
+        size += np.minimum(quota[:, s], counts[:, s])
+    quota[:, NEAREST] = inside - size
+    quota[:, BEYOND] = count - size  # the nearest rows may be among the random ones
+    return quota
+
+
+def rounding(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    """(b,) how far two products for distances may differ: for few rows they round differently."""
+    kind = points.dtype.type
+    relative = kind(4.0 * points.shape[1] * np.finfo(kind).eps)
+    farthest = np.einsum("ij,ij->i", centroids, centroids).max()
+    return relative * (np.einsum("ij,ij->i", points, points) + kind(farthest))
+
+
+def exact_distances(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
+    """(b,) squared, of each row to a centroid of its own."""
+    total = np.zeros(len(points))
+    for j in range(points.shape[1]):  # by column: no digit depends on the shapes
+        gap = points[:, j].astype(np.float64) - centroids[:, j]
+        total += gap * gap
+    return total
 
 
 class RareClasses(Rule):
@@ -186,7 +336,7 @@ class RareClasses(Rule):
             clusters = np.flatnonzero(most > -np.inf)
             if len(clusters):
                 rows = np.flatnonzero(classes[block.codes])
-                points = block.points if len(rows) == len(block) else block.some_points(rows)
+                points = block.some_points(rows)
                 k, near, distance = below(self.centroids[clusters], points, most[clusters])
                 k, near = clusters[k], rows[near]
                 codes = block.codes[near]
@@ -200,6 +350,13 @@ class RareClasses(Rule):
         if self.strata is not None:
             limits[self.strata.common(sample, self.n_classes, self.most)] = -np.inf
         return limits.ravel()
+
+
+def _nearest(points: np.ndarray, some: np.ndarray, counts: np.ndarray, limits: np.ndarray) -> Pairs:
+    """The pairs below the limits; where one is not known yet, the ``counts`` nearest."""
+    unknown, limits = limits == np.inf, limits.copy()
+    limits[unknown] = _nth(points, some[unknown], counts[unknown])
+    return below(some, points, limits)
 
 
 def _nth(points: np.ndarray, some: np.ndarray, counts: np.ndarray) -> np.ndarray:

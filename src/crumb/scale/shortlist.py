@@ -28,7 +28,7 @@ from crumb.scale.reader import Reader
 from crumb.scale.rules import Block, Rule
 from crumb.scale.source import Shard
 
-ROOM = 1 << 20  # entries, or rows, that may wait before they are sorted
+ROOM = 1 << 20  # entries that may wait before they are sorted
 BLOCK_CELLS = 1 << 22  # distances (clusters × rows) that a block needs at once: 32 MB
 
 
@@ -54,8 +54,7 @@ class Shortlist:
         self.counts = np.zeros(self.starts[-1], dtype=np.int64)
         self.limits = np.full(self.starts[-1], np.inf) if limits is None else limits.copy()
         self.parts: list[Kept] = []
-        self.whole: Kept | None = None  # all parts, when nothing was added since
-        self.sorted = self.used = 0  # entries, and rows, when they were sorted last
+        self.waiting = 0  # entries that came since the last sort
 
     def add(self, block: Block) -> None:
         """Take what the rules want of a block."""
@@ -76,11 +75,9 @@ class Shortlist:
 
     def done(self) -> Kept:
         """Everything kept: entries by list and key, rows by number."""
-        if self.whole is None:
+        if self.waiting:
             self._sort()
-            self._drop_rows()
-            self.whole = self.parts[0]
-        return self.whole
+        return self.parts[0]
 
     def lists_of(self, number: int) -> list[np.ndarray]:
         """The places of the rows in each list of a rule, lowest key first."""
@@ -97,17 +94,16 @@ class Shortlist:
 
     def _wait(self, more: Kept) -> None:
         self.parts.append(more)
-        self.whole = None
-        entries = sum(len(part.lists) for part in self.parts)
-        if entries - self.sorted > max(ROOM, self.sorted):
+        self.waiting += len(more.lists)
+        if self.waiting > max(ROOM, len(self.parts[0].lists)):
             self._sort()
-        if sum(len(part.ids) for part in self.parts) > max(ROOM, 2 * self.used):
-            self._sort()
-            self._drop_rows()
 
     def _sort(self) -> None:
-        """Entries by list, key and place; those that have no room go, and limits come down."""
-        whole = _concatenated(self.parts, self.counts)
+        """Entries by list, key and place. Those that have no room go, then rows that none names.
+
+        The limits of full lists come down.
+        """
+        whole = _concatenated(self.parts)
         below = whole.keys <= self.limits[whole.lists]  # limits may have come down meanwhile
         lists, keys, places = whole.lists[below], whole.keys[below], whole.places[below]
         # Stable sorts leave equal keys in the order of the pool. 16 bits are sorted by radix.
@@ -122,29 +118,22 @@ class Shortlist:
         last = keys[(edges[:-1] + room - 1)[full]]
         self.limits[full] = np.minimum(self.limits[full], last)
         self.limits[room == 0] = -np.inf
-        whole.lists, whole.keys, whole.places = lists[inside], keys[inside], places[inside]
-        self.parts, self.sorted = [whole], len(whole.lists)
-
-    def _drop_rows(self) -> None:
-        """Rows that no entry names."""
-        (whole,) = self.parts
         used = np.zeros(len(whole.ids), dtype=bool)
-        used[whole.places] = True
-        whole.places = (np.cumsum(used) - 1)[whole.places]
-        whole.ids, whole.points = whole.ids[used], whole.points[used]
-        whole.codes = None if whole.codes is None else whole.codes[used]
-        self.used = len(whole.ids)
+        used[places[inside]] = True
+        places, codes = (np.cumsum(used) - 1)[places[inside]], whole.codes
+        rows = whole.ids[used], whole.points[used], None if codes is None else codes[used]
+        self.parts = [Kept(self.counts, lists[inside], keys[inside], places, *rows)]
+        self.waiting = 0
 
 
-def _concatenated(parts: Sequence[Kept], counts: np.ndarray) -> Kept:
+def _concatenated(parts: Sequence[Kept]) -> Kept:
     firsts = np.cumsum([0, *(len(part.ids) for part in parts)])
-    for part, first in zip(parts, firsts, strict=False):
-        part.places = part.places + first
-    columns = zip(*((p.lists, p.keys, p.places, p.ids, p.points) for p in parts), strict=True)
-    codes = [part.codes for part in parts if part.codes is not None]
-    lists, keys, places, ids, points = map(np.concatenate, columns)
-    whole = np.concatenate(codes) if codes else None
-    return Kept(counts, lists, keys, places, ids, points, whole)
+    places = [part.places + first for part, first in zip(parts, firsts, strict=False)]
+    columns = zip(*((part.lists, part.keys, part.ids, part.points) for part in parts), strict=True)
+    lists, keys, ids, points = map(np.concatenate, columns)
+    known = [part.codes for part in parts if part.codes is not None]
+    codes = np.concatenate(known) if known else None
+    return Kept(parts[0].counts, lists, keys, np.concatenate(places), ids, points, codes)
 
 
 @dataclass(frozen=True)

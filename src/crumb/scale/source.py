@@ -8,11 +8,12 @@ before any work begins.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from glob import glob, has_magic
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +55,14 @@ class Shard:
     view: View
     path: str
     fragment: ds.Fragment
-    sizes: tuple[tuple[int, int], ...]  # (row group, its rows); empty where the format has none
     first: int = 0  # number of its first row in the whole table
     rows: int = 0
 
-    def blocks(self, columns: Sequence[str], only: list[int] | None = None) -> Iterator[pa.Table]:
-        """The rows in order, some ten thousand at a time; ``only`` these row groups."""
+    def blocks(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows in order, some ten thousand at a time."""
         with named(self.path):
             waiting: list[pa.RecordBatch] = []
-            for batch in self._scanner(list(columns), only).to_batches():
+            for batch in self._scanner(list(columns)).to_batches():
                 waiting.append(batch)
                 # A block of one batch need not be copied.
                 if sum(map(len, waiting)) > self.view.block_rows // 2:
@@ -71,8 +71,8 @@ class Shard:
             if any(map(len, waiting)):
                 yield pa.Table.from_batches(waiting)
 
-    def numbered_blocks(self, with_target: bool) -> Iterator[tuple[int, pa.Table]]:
-        """The same, each with the number of its first row; all row groups."""
+    def numbered_blocks(self, with_target: bool = True) -> Iterator[tuple[int, pa.Table]]:
+        """The same, each with the number of its first row."""
         first = self.first
         for block in self.blocks(self.view.columns if with_target else self.view.features):
             yield first, block
@@ -80,22 +80,26 @@ class Shard:
         if first != self.first + self.rows:
             raise InvalidInput(f"{self.path} has changed since it was opened: fit again.")
 
-    def among(self, ids: np.ndarray) -> np.ndarray:
-        """Those of some row numbers that are in this shard."""
-        return ids[(ids >= self.first) & (ids < self.first + self.rows)]
-
     def count(self) -> int:
-        """Its rows; those that a filter leaves have to be read for that."""
-        if self.view.where is None and self.sizes:
-            return sum(rows for _, rows in self.sizes)
+        """Its rows: from the footer, or from the columns of the filter."""
         with named(self.path):
-            return self._scanner([]).count_rows()
+            if self.view.where is None and isinstance(self.fragment, ds.ParquetFileFragment):
+                return sum(group.num_rows for group in self.fragment.row_groups)
+            # Not ``count_rows``: it counts the whole file where folders alone decide the filter.
+            return sum(map(len, self._scanner([]).to_batches()))
 
-    def _scanner(self, columns: list[str], only: list[int] | None = None) -> ds.Scanner:
-        fragment = self.fragment if only is None else self.fragment.subset(row_group_ids=only)
+    def groups(self) -> list[Shard]:
+        """Its row groups. With a filter their rows are not known: then it stays whole."""
+        if self.view.where is not None or not isinstance(self.fragment, ds.ParquetFileFragment):
+            return [self]
+        groups = [replace(self, fragment=group) for group in self.fragment.split_by_row_group()]
+        return _numbered(groups, [group.count() for group in groups], self.first)
+
+    def _scanner(self, columns: list[str]) -> ds.Scanner:
         # Without buffers ahead of the reader, memory stays that of a row group.
-        reading = ds.ParquetFragmentScanOptions(pre_buffer=False) if self.sizes else None
-        return fragment.scanner(
+        is_parquet = isinstance(self.fragment, ds.ParquetFileFragment)
+        reading = ds.ParquetFragmentScanOptions(pre_buffer=False) if is_parquet else None
+        return self.fragment.scanner(
             schema=self.view.schema,
             columns=columns,
             filter=self.view.where,
@@ -135,17 +139,23 @@ def open_source(
 
 
 def count_rows(source: Source, engine: Engine) -> Source:
-    """The source with row numbers: from the footers, or from the columns of the filter."""
-    if source.view.where is None:
-        counts = [shard.count() for shard in source.shards]
-    else:
-        counts = list(engine.map(Shard.count, source.shards, len(source.shards)))
-    firsts = np.cumsum([0, *counts]).tolist()
-    numbered = zip(source.shards, firsts, counts, strict=False)
-    shards = [replace(shard, first=first, rows=rows) for shard, first, rows in numbered if rows]
+    """The source with row numbers. Only a filter makes work for the engine."""
+    count = map if source.view.where is None else partial(engine.map, total=len(source.shards))
+    shards = _numbered(source.shards, list(count(Shard.count, source.shards)))
     if not shards:
         raise InvalidInput("The files have no rows, or where= leaves none.")
     return replace(source, shards=tuple(shards))
+
+
+def _numbered(shards: Sequence[Shard], counts: list[int], first: int = 0) -> list[Shard]:
+    firsts = accumulate(counts, initial=first)
+    numbered = zip(shards, firsts, counts, strict=False)
+    return [replace(shard, first=first, rows=rows) for shard, first, rows in numbered if rows]
+
+
+def among(ids: np.ndarray, first: int, rows: int) -> np.ndarray:
+    """Those of some row numbers that are within ``rows`` rows."""
+    return ids[(ids >= first) & (ids < first + rows)]
 
 
 def _condition(where: Any, schema: pa.Schema) -> pc.Expression | None:
@@ -198,9 +208,9 @@ def list_files(path: str) -> list[str]:
         return [path]
     if os.path.isdir(path):
         # Files that writers leave beside the data, as Spark's ``_temporary``, do not count.
-        files = (file for file in Path(path).rglob("*") if file.suffix in SUFFIXES)
-        parts = ((str(file), file.relative_to(path).parts) for file in files)
-        found = [file for file, names in parts if not any(n[0] in "._" for n in names)]
+        inside = (file.relative_to(path) for file in Path(path).rglob("*"))
+        files = (file for file in inside if not any(name[0] in "._" for name in file.parts))
+        found = [os.path.join(path, file) for file in files if file.suffix in SUFFIXES]
     elif has_magic(path):
         found = [file for file in glob(path, recursive=True) if os.path.isfile(file)]
     else:
@@ -238,9 +248,6 @@ def _plain(schema: pa.Schema) -> tuple[pa.Schema, frozenset[str]]:
 def _features(
     schema: pa.Schema, target: str | None, columns: Sequence[str] | None
 ) -> tuple[str, ...]:
-    twice = sorted(name for name, count in Counter(schema.names).items() if count > 1)
-    if twice:
-        raise InvalidInput(f"Column names must be unique; these occur twice: {', '.join(twice)}.")
     if target is not None and target not in schema.names:
         raise InvalidInput(
             f"The files have no column {target!r}; they have {', '.join(map(repr, schema.names))}."
@@ -260,7 +267,7 @@ def _features(
 def _shards(view: View, fragment: ds.Fragment) -> Iterator[Shard]:
     path = getattr(fragment, "path", "the dataset")
     if not isinstance(fragment, ds.ParquetFileFragment):
-        yield Shard(view, path, fragment, ())
+        yield Shard(view, path, fragment)
         return
     with named(path):
         groups = [(group.id, group.num_rows) for group in fragment.row_groups]
@@ -268,5 +275,4 @@ def _shards(view: View, fragment: ds.Fragment) -> Iterator[Shard]:
         ends = np.cumsum([rows for _, rows in groups])
         count = max(1, int((ends <= SHARD_ROWS).sum()))
         some, groups = groups[:count], groups[count:]
-        part = fragment.subset(row_group_ids=[number for number, _ in some])
-        yield Shard(view, path, part, tuple(some))
+        yield Shard(view, path, fragment.subset(row_group_ids=[number for number, _ in some]))
