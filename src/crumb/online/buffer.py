@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from itertools import chain
 from typing import Generic, TypeVar
 
 from crumb.errors import StreamFull
@@ -24,23 +23,14 @@ class Buffers(Generic[Item]):
         self.b_min, self.timeout, self.max_pending = b_min, timeout, max_pending
         self.pending = 0  # items in a buffer, and items that were taken and are not done
         self._buffers: dict[Key, dict[Item, float]] = {}  # each item with the time it is due
-        self._deadlines: dict[Item, tuple[float, Key]] = {}  # from then on: no pass
         self._hurried: set[Key] = set()
 
-    def add(
-        self, items: Sequence[tuple[Key, Item]], now: float, deadline: float | None = None
-    ) -> float:
-        """Take all of the items or none; returns the time at which the first buffer is due.
-
-        Items are due after ``timeout``, and after half of their deadline (in seconds) at the
-        latest.
-        """
+    def add(self, items: Sequence[tuple[Key, Item]], now: float) -> float:
+        """Take all of the items or none; returns the time at which the first buffer is due."""
         self.check_room(len(items))
-        due = now + (self.timeout if deadline is None else min(self.timeout, deadline / 2))
+        due = now + self.timeout
         for key, item in items:
             self._buffers.setdefault(key, {})[item] = due
-            if deadline is not None:
-                self._deadlines[item] = now + deadline, key
         self.pending += len(items)
         return now if any(len(self._buffers[key]) >= self.b_min for key, _ in items) else due
 
@@ -64,24 +54,12 @@ class Buffers(Generic[Item]):
 
     def next_due(self) -> float:
         """When there is something to do even if nothing more comes; infinity where none waits."""
-        passes = (min(buffer.values()) for buffer in self._buffers.values())
-        deadlines = (when for when, _ in self._deadlines.values())
-        return min(chain(passes, deadlines), default=math.inf)
-
-    def expired(self, now: float) -> list[Item]:
-        """Remove the items whose deadline has come; they stay pending until they are ``done``."""
-        late = [(item, key) for item, (when, key) in self._deadlines.items() if when <= now]
-        for item, key in late:
-            self._remove(key, item)
-        return [item for item, _ in late]
+        return min((min(buffer.values()) for buffer in self._buffers.values()), default=math.inf)
 
     def take(self, key: Key) -> list[Item]:
         """Empty a buffer; its items stay pending until they are ``done``."""
         self._hurried.discard(key)
-        items = list(self._buffers.pop(key))
-        for item in items if self._deadlines else ():
-            self._deadlines.pop(item, None)
-        return items
+        return list(self._buffers.pop(key))
 
     def done(self, count: int) -> None:
         self.pending -= count
@@ -90,15 +68,11 @@ class Buffers(Generic[Item]):
         """Forget an item that was cancelled; False where it was taken already."""
         if item not in self._buffers.get(key, {}):
             return False
-        self._remove(key, item)
-        self.pending -= 1
-        return True
-
-    def _remove(self, key: Key, item: Item) -> None:
         del self._buffers[key][item]
-        self._deadlines.pop(item, None)
         if not self._buffers[key]:
             self.take(key)
+        self.pending -= 1
+        return True
 
     def hurry(self) -> None:
         """Everything that waits is due now; what comes later is not."""

@@ -10,10 +10,6 @@ from typing import Any
 from crumb.online.drift import Drift
 
 log = logging.getLogger("crumb.online")
-COUNTERS = (
-    *("accepted", "answered", "failed", "cancelled", "refused"),
-    *("passes", "refreshes", "refresh_failures"),
-)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TypeAlias
 
 from crumb.devices import out_of_memory
-from crumb.errors import DeadlineExceeded, StreamClosed
+from crumb.errors import StreamClosed
 from crumb.online.buffer import Buffers, Key
 from crumb.online.observer import Observer, tell
 from crumb.online.options import StreamOptions
@@ -85,8 +85,6 @@ class Worker:
         self._wakes = -math.inf  # when the thread looks at the buffers next; -inf: it is awake
         self.closed = False
         self._thread = threading.Thread(target=self._run, name="crumb-passes", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     # Called with the lock held
@@ -95,14 +93,16 @@ class Worker:
         if self.closed:
             raise StreamClosed("This stream is closed: it takes no more queries.")
 
-    def accept(self, items: list[Pending], now: float, deadline: float | None) -> None:
-        """Take all of these queries, or none of them."""
+    def accept(self, items: list[Pending], now: float) -> None:
+        """Take all of these queries, or none; those that are cancelled free their places."""
         self.check_open()
         try:
-            due = self.buffers.add([(item.key, item) for item in items], now, deadline)
+            due = self.buffers.add([(item.key, item) for item in items], now)
         except Exception:
             self.counts["refused"] += len(items)
             raise
+        for item in items:
+            item.future.add_done_callback(partial(self._forget, item))
         self.counts["accepted"] += len(items)
         if due < self._wakes:
             self.changed.notify_all()
@@ -118,11 +118,6 @@ class Worker:
 
     # Called without the lock
 
-    def watch(self, items: list[Pending]) -> None:
-        """Free the places of queries that are cancelled."""
-        for item in items:
-            item.future.add_done_callback(partial(self._forget, item))
-
     def flush(self, wait_for_answers: bool = True) -> None:
         with self.changed:
             futures = [item.future for item in (*self.buffers.waiting(), *self._in_pass)]
@@ -137,8 +132,8 @@ class Worker:
             abandoned = [] if drain else self.buffers.take_all()
             self.hurry()
         if abandoned:
-            said = "The stream was closed before this query was answered."
-            self._fail(abandoned, StreamClosed(said))
+            error = StreamClosed("The stream was closed before this query was answered.")
+            self._settle(abandoned, lambda asked: [error] * len(asked))
 
     def join(self) -> None:
         if threading.current_thread() is not self._thread:  # an answer's callback may close
@@ -147,34 +142,23 @@ class Worker:
     # The thread
 
     def _run(self) -> None:
-        while (turn := self._next_turn()) is not None:
-            late, batch = turn
-            if late:
-                said = "The deadline of this query came before its pass: too many wait."
-                self._fail(late, DeadlineExceeded(said))
-            if batch:
-                self._settle(batch, self._results)
+        while self._take_due():
+            self._settle(self._in_pass, self._results)
             with self.changed:
                 self._in_pass = []  # only now: a flush waits until their futures are done
             self._idle()
 
-    def _next_turn(self) -> tuple[list[Pending], list[Pending]] | None:
-        """Queries past their deadline, and the buffer that is due; None: closed and empty."""
+    def _take_due(self) -> bool:
+        """Wait for a buffer that is due and take it; False: closed and empty."""
         with self.changed:
-            while True:
-                now = self._clock.now()
-                late, key = self.buffers.expired(now), self.buffers.due(now)
-                if late or key is not None:
-                    break
+            while (key := self.buffers.due(now := self._clock.now())) is None:
                 self._wakes = self.buffers.next_due()
                 never = self._wakes == math.inf
                 if self.closed and never:
-                    return None
+                    return False
                 self._clock.wait(self.changed, None if never else self._wakes - now)
-            self._wakes = -math.inf
-            batch = [] if key is None else self.buffers.take(key)
-            self._in_pass = late + batch
-            return late, batch
+            self._wakes, self._in_pass = -math.inf, self.buffers.take(key)
+            return True
 
     def _settle(
         self, items: list[Pending], results_of: Callable[[list[Pending]], list[Result]]
@@ -196,10 +180,6 @@ class Worker:
             tell(self._observers, "answered", waits)
         for item, result in done:
             _resolve(item.future, result)
-
-    def _fail(self, items: list[Pending], error: Exception) -> None:
-        """No pass for these any more."""
-        self._settle(items, lambda asked: [error] * len(asked))
 
     def _results(self, asked: list[Pending]) -> list[Result]:
         """An answer or an error for each query.
