@@ -117,7 +117,7 @@ class CrumbOnline:
         self.output: Output = resolve_output(
             state.version.estimator, self.options.output, self.options.quantiles
         )
-        self._observers = [observer] if isinstance(observer, Observer) else list(observer or ())
+        self.observers = [observer] if isinstance(observer, Observer) else list(observer or ())
         self._remember(state)
         self._start(state.counters)
 
@@ -137,7 +137,7 @@ class CrumbOnline:
         """Have the contexts ready, then start the threads."""
         self._version.prepare()
         self._worker = Worker(
-            *(self.options, self.output, self._clock, self._observers),
+            *(self.options, self.output, self._clock, self.observers),
             *(Counter(counters), self._free_retired),
         )
         self._changed = self._worker.changed  # guards what the threads share
@@ -250,7 +250,7 @@ class CrumbOnline:
                 self._worker.counts["refreshes"] += 1
                 self._worker.hurry()
         self._free_retired()
-        tell(self._observers, "refreshed", new.number, self._clock.now() - started)
+        tell(self.observers, "refreshed", new.number, self._clock.now() - started)
         return new.number
 
     def _free_retired(self) -> None:
@@ -267,7 +267,7 @@ class CrumbOnline:
     def _refresh_failed(self, error: BaseException) -> None:
         with self._changed:
             self._worker.counts["refresh_failures"] += 1
-        tell(self._observers, "refresh_failed", error)
+        tell(self.observers, "refresh_failed", error)
 
     def drift(self) -> Drift:
         """Compare the queries since the plan was made with those behind it.
@@ -279,7 +279,7 @@ class CrumbOnline:
         found = version.baseline.compare(points, self.options.significance, version.number)
         with self._changed:
             self._drift = found
-        tell(self._observers, "looked", found)
+        tell(self.observers, "looked", found)
         return found
 
     def _drifted(self) -> bool:

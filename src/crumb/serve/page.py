@@ -1,11 +1,10 @@
-"""What people look at: the live page with its numbers, and every operation with a command.
+"""What people look at: the live page with its numbers, and a command for every operation.
 
-Each page is one document, with style and script inside: nothing is fetched from elsewhere.
+The page is one document, with style and script inside: nothing is fetched from elsewhere.
 """
 
 from __future__ import annotations
 
-import html
 import json
 import shlex
 import time
@@ -82,29 +81,16 @@ class Map:
         }
 
 
-def docs_page(name: str, described: dict[str, Any], base: str) -> str:
-    """``described``: the OpenAPI description."""
-    sections = [
-        f"<section><h2><code>{method.upper()} {html.escape(path)}</code></h2>"
-        f"<p>{html.escape(operation['summary'])}. "
-        f"Answers with {', '.join(sorted(operation['responses']))}.</p>"
-        f'<pre tabindex="0">{html.escape(_curl(base + path, name, operation))}</pre></section>'
+def commands(name: str, described: dict[str, Any], base: str) -> str:
+    """Every operation of the OpenAPI description as a command that works as pasted into a shell."""
+    return "\n".join(
+        f"# {operation['summary']}\n{_curl(base + path, name, operation)}\n"
         for path, operations in described["paths"].items()
-        for method, operation in operations.items()
-    ]
-    title = f"{html.escape(name)}: how to ask"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{title}</title><style>{STYLE}</style></head>"
-        f'<body><main class="docs"><h1>{title}</h1>'
-        '<p><a href="/">The page</a> · <a href="/openapi.json">OpenAPI</a></p>'
-        f"{''.join(sections)}</main></body></html>"
+        for operation in operations.values()
     )
 
 
 def _curl(url: str, name: str, operation: dict[str, Any]) -> str:
-    """A command that works as pasted into a shell."""
     words = ["curl", "-s", url.replace("{name}", name)]
     if "security" in operation:
         words += ["-H", "Authorization: Bearer $CRUMB_TOKEN"]

@@ -55,11 +55,11 @@ def run_service(
 
     ``options``: those of ``crumb serve``.
     """
-    state, keep_plans = options.state, options.keep_plans
+    state = options.state
     many_files()
     few_arenas()
-    metrics, history, archive = Metrics(), History(), PlanArchive(state)
-    stream, schema = make_stream([metrics, history, *([archive] if keep_plans else [])])
+    metrics, history = Metrics(), History()
+    stream, schema = make_stream([metrics, history])
     with contextlib.ExitStack() as stack:
         keep = None
         if state is not None:
@@ -67,8 +67,8 @@ def run_service(
             keep = snapshots.write
             state.mkdir(parents=True, exist_ok=True)
             write_schema(state, schema)
-            if keep_plans:
-                archive.start(stream)
+            if options.keep_plans:
+                stream.observers.append(PlanArchive(stream, state))
             snapshots.write()
             stack.callback(snapshots.write)
         stack.callback(stream.close)

@@ -52,12 +52,8 @@ class Snapshots:
 class PlanArchive(Observer):
     """Keeps the plan of every version: an answer names its version, and can be made again."""
 
-    def __init__(self, folder: Path | None):
-        self._folder = folder
-        self._stream: CrumbOnline | None = None
-
-    def start(self, stream: CrumbOnline) -> None:
-        self._stream = stream
+    def __init__(self, stream: CrumbOnline, folder: Path):
+        self._stream, self._folder = stream, folder
         self._keep()
 
     def refreshed(self, version: int, seconds: float) -> None:
@@ -67,9 +63,8 @@ class PlanArchive(Observer):
             event("a plan could not be kept", logging.ERROR, **where(error))
 
     def _keep(self) -> None:
-        if self._stream is not None and self._folder is not None:
-            current = self._stream.current
-            current.plan.save(self._folder / f"plan-{current.number}.crumb")
+        current = self._stream.current
+        current.plan.save(self._folder / f"plan-{current.number}.crumb")
 
 
 def has_snapshot(folder: Path) -> bool:
