@@ -182,7 +182,7 @@ def test_numbers_beyond_double_precision_are_the_extremes_of_the_pool(server):
 
 
 def test_wrong_places(server):
-    assert server.http.get("/nowhere").json() == {"error": "There is nothing at '/nowhere'."}
+    assert server.http.get("/nowhere").json() == {"error": "Not Found"}
     assert server.http.get("/predict").status_code == 405
     assert server.http.get("/v2/models/other").status_code == 404
     assert server.http.post("/v2/models/other/infer", json={}).status_code == 404

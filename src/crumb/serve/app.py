@@ -4,9 +4,9 @@ pydantic checks the bodies, with models made from the training columns; FastAPI 
 """
 
 import asyncio
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from fastapi import Depends, FastAPI, Path, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPBearer
@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from crumb import __version__
 from crumb.serve import bodies, infer_v2
-from crumb.serve.limits import JsonRoute, Refusal, shown
+from crumb.serve.limits import JsonRoute, Refusal
 from crumb.serve.metrics import CONTENT_TYPE, Gauges, History, Metrics
 from crumb.serve.page import PAGE, Map, commands, live
 from crumb.serve.service import Service
@@ -60,23 +60,13 @@ def make_app(service: Service, metrics: Metrics, history: History, *, learn: boo
 def _answer_errors(app: FastAPI, service: Service) -> None:
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
-        path, said = shown(request.url.path), error.detail
         if isinstance(error, Refusal):
             request.state.reason = error.reason
-        elif error.status_code == 404:
-            said = f"There is nothing at {path}."
-        elif error.status_code == 405:
-            said = f"{path} does not take {shown(request.method)}."
-        return JSONResponse({"error": said}, error.status_code, error.headers)
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
-        errors = error.errors()
-        if errors[0]["loc"][0] == "path":
-            asked, there = shown(errors[0]["input"]), shown(service.name)
-            said = f"There is no model {asked}; there is {there}."
-            return await refused(request, Refusal(404, "model", said))
-        return await refused(request, bodies.refusal(errors, error.body, service.schema))
+        return await refused(request, bodies.refusal(error.errors(), error.body, service.schema))
 
     @app.exception_handler(Exception)
     async def fault(request: Request, _: Exception) -> Response:
@@ -136,18 +126,17 @@ def _add_server(app: FastAPI, service: Service) -> None:
 
 
 def _add_model(app: FastAPI, service: Service) -> None:
-    path, outputs = "/v2/models/{name}", service.outputs
-    name_type: Any = Annotated[Literal[service.name], Path(examples=[service.name])]
+    path, outputs = f"/v2/models/{service.name}", service.outputs
 
     @app.get(path, summary="Inputs and outputs of the model")
-    async def model(name: name_type) -> dict[str, Any]:
+    async def model() -> dict[str, Any]:
         version = service.stream.current
         tensors = outputs.tensors(version.classes)
-        return infer_v2.metadata(name, version.number, service.schema, tensors)
+        return infer_v2.metadata(service.name, version.number, service.schema, tensors)
 
     @app.get(f"{path}/ready", summary="Whether the model answers", responses=DOWN)
-    async def ready(name: name_type) -> Response:
-        return _health(service, name=name)
+    async def ready() -> Response:
+        return _health(service, name=service.name)
 
     @app.post(
         f"{path}/infer",
@@ -156,12 +145,12 @@ def _add_model(app: FastAPI, service: Service) -> None:
         response_model_exclude_unset=True,
         openapi_extra=_example(infer_v2.example(service.schema)),
     )
-    async def infer(name: name_type, body: infer_v2.InferenceRequest, request: Request) -> Any:
+    async def infer(body: infer_v2.InferenceRequest, request: Request) -> Any:
         wanted = infer_v2.wanted_outputs(body, outputs.tensors(service.stream.current.classes))
         records = infer_v2.read_records(body.inputs, service.schema, service.max_rows)
         deadline = None if body.parameters is None else body.parameters.deadline
         answers = await service.ask(request, records, deadline)
-        return infer_v2.write_inference(name, body.id, wanted, answers, outputs)
+        return infer_v2.write_inference(service.name, body.id, wanted, answers, outputs)
 
 
 def _add_pages(app: FastAPI, service: Service, metrics: Metrics, history: History) -> None:
@@ -174,7 +163,7 @@ def _add_pages(app: FastAPI, service: Service, metrics: Metrics, history: Histor
     @app.get("/docs", include_in_schema=False)
     async def docs(request: Request) -> Response:
         base = str(request.base_url).rstrip("/")
-        return PlainTextResponse(commands(service.name, app.openapi(), base))
+        return PlainTextResponse(commands(app.openapi(), base))
 
     @app.get("/live", summary="What the page shows")
     async def lively() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
@@ -34,19 +35,15 @@ def live(service: Service) -> dict[str, Any]:
     stream, stats = service.stream, service.stream.stats()
     clusters = stream.plan.n_clusters
     return {
+        **asdict(stats),
         "name": service.name,
         "ready": service.ready,
         "uptime": time.time() - service.started,
         "contexts": clusters,
-        "version": stats.version,
-        "plan_age": stats.plan_age,
         "pending": stats.pending + service.intake.rows,
         "max_pending": stream.options.max_pending,
         "b_min": stream.options.b_min,
         "fill": [stats.fill.get(cluster, 0) for cluster in range(clusters)],
-        "accepted": stats.accepted,
-        "answered": stats.answered,
-        "refresh_failures": stats.refresh_failures,
     }
 
 
@@ -81,17 +78,17 @@ class Map:
         }
 
 
-def commands(name: str, described: dict[str, Any], base: str) -> str:
+def commands(described: dict[str, Any], base: str) -> str:
     """Every operation of the OpenAPI description as a command that works as pasted into a shell."""
     return "\n".join(
-        f"# {operation['summary']}\n{_curl(base + path, name, operation)}\n"
+        f"# {operation['summary']}\n{_curl(base + path, operation)}\n"
         for path, operations in described["paths"].items()
         for operation in operations.values()
     )
 
 
-def _curl(url: str, name: str, operation: dict[str, Any]) -> str:
-    words = ["curl", "-s", url.replace("{name}", name)]
+def _curl(url: str, operation: dict[str, Any]) -> str:
+    words = ["curl", "-s", url]
     if "security" in operation:
         words += ["-H", "Authorization: Bearer $CRUMB_TOKEN"]
     if "requestBody" in operation:

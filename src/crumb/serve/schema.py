@@ -62,6 +62,7 @@ TYPES: dict[str, Any] = {
     ],
     "any": Annotated[Any, AfterValidator(lambda _: None)],
 }
+DTYPES = {"text": "object", "datetime": "datetime64[us]"}  # of checked values; else numbers
 KINDS = {  # by pandas' word for the values of a column; anything else is text
     **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal"), "number"),
     **{"timedelta64": "number", "complex": "number", "boolean": "boolean"},
@@ -79,16 +80,6 @@ class Column:
     @property
     def type(self) -> Any:
         return TYPES[self.kind] | None if self.missing else TYPES[self.kind]
-
-    def array(self, values: Sequence[Any]) -> np.ndarray:
-        """Checked values as an array that pandas takes."""
-        if self.kind == "datetime":
-            return np.array(values, dtype="datetime64[us]")
-        if self.kind != "text":
-            return np.array(values, dtype=np.float64)
-        found = np.empty(len(values), dtype=object)
-        found[:] = [np.nan if value is None else value for value in values]
-        return found
 
 
 @dataclass(frozen=True)
@@ -158,11 +149,14 @@ class Schema:
 
     def table(self, records: Sequence[Record], names: Sequence[Any] | None) -> Rows:
         """Checked records as a table; ``names`` are those of the pool's columns."""
-        columns = zip(*(record.values() for record in records), strict=True)
-        arrays = [c.array(values) for c, values in zip(self.columns, columns, strict=True)]
+        values = zip(*(record.values() for record in records), strict=True)
+        columns = [
+            pd.Series(column, dtype=DTYPES.get(each.kind, "float64"))
+            for each, column in zip(self.columns, values, strict=True)
+        ]
         if not self.named or names is None:
-            return np.column_stack(arrays)
-        return pd.DataFrame(dict(zip(names, arrays, strict=True)))
+            return np.column_stack(columns)
+        return pd.DataFrame(dict(zip(names, columns, strict=True)))
 
     def to_json(self) -> bytes:
         return TypeAdapter(Schema).dump_json(self, indent=1)
