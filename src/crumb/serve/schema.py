@@ -151,7 +151,7 @@ class Schema:
         """Checked records as a table; ``names`` are those of the pool's columns."""
         values = zip(*(record.values() for record in records), strict=True)
         columns = [
-            pd.Series(column, dtype=DTYPES.get(each.kind, "float64"))
+            np.array(column, dtype=DTYPES.get(each.kind, "float64"))
             for each, column in zip(self.columns, values, strict=True)
         ]
         if not self.named or names is None:
