@@ -1,4 +1,4 @@
-"""online/buffer.py: what is due when, with a time that the tests say."""
+"""online/worker.py, the buffers: what is due when, with a time that the tests say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crumb.errors import StreamFull
-from crumb.online.buffer import Buffers
+from crumb.online.worker import Buffers
 
 
 def buffers(b_min: int = 3, timeout: float = 10.0, max_pending: int = 100) -> Buffers[str]:

@@ -20,10 +20,9 @@ from crumb.online import Drift
 from crumb.picture import Plane
 from crumb.serve import watch
 from crumb.serve.intake import Intake
-from crumb.serve.metrics import LENGTH, History
-from crumb.serve.page import Map
+from crumb.serve.page import LENGTH, History, Map
+from crumb.serve.process import repeated
 from crumb.serve.schema import Schema
-from crumb.serve.upkeep import repeated
 
 
 def test_history_counts_by_the_second():

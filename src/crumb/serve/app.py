@@ -10,15 +10,15 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from crumb import __version__
 from crumb.serve import bodies, infer_v2
 from crumb.serve.limits import JsonRoute, Refusal
-from crumb.serve.metrics import CONTENT_TYPE, Gauges, History, Metrics
-from crumb.serve.page import PAGE, Map, commands, live
+from crumb.serve.page import PAGE, History, Map, commands, live
 from crumb.serve.service import Service
-from crumb.serve.watch import Watch
+from crumb.serve.watch import Gauges, Metrics, Watch
 
 Responses = dict[int | str, dict[str, Any]]
 REFUSED: Responses = {"default": {"description": "Why not, in a sentence.", "model": bodies.Error}}
@@ -173,4 +173,4 @@ def _add_pages(app: FastAPI, service: Service, metrics: Metrics, history: Histor
 
     @app.get("/metrics", summary="For Prometheus", response_class=PlainTextResponse)
     async def measured() -> Response:
-        return Response(metrics.text(), media_type=CONTENT_TYPE)
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)

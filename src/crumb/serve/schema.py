@@ -204,15 +204,11 @@ def _example(present: pd.Series, kind: str) -> Any:
     if kind == "number":
         if pd.api.types.is_timedelta64_dtype(present.dtype):
             present = present / pd.Timedelta(days=1)
-        return _middle(present.to_numpy(dtype=np.float64))
+        numbers = present.to_numpy(dtype=np.float64)
+        finite = numbers[np.isfinite(numbers)]
+        middle = float(f"{np.median(finite) if len(finite) else 0.0:.{DIGITS}g}")
+        return int(middle) if middle.is_integer() else middle
     counts = present.value_counts()
     if kind == "boolean":
         return bool(counts.index[0])
     return str(counts.index[0]) if counts.iloc[0] >= FREQUENT else "text"
-
-
-def _middle(numbers: np.ndarray) -> float | int:
-    """The median, rounded; whole where all numbers are."""
-    finite = numbers[np.isfinite(numbers)]
-    middle = float(f"{np.median(finite) if len(finite) else 0.0:.{DIGITS}g}")
-    return int(middle) if (numbers % 1 == 0).all() and middle.is_integer() else middle

@@ -11,9 +11,8 @@ from pathlib import Path
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from crumb.online import CrumbOnline, Observer
-from crumb.serve.metrics import Metrics
 from crumb.serve.schema import Schema
-from crumb.serve.watch import event, where
+from crumb.serve.watch import Metrics, event, where
 
 STREAM, SCHEMA = "stream.crumb", "columns.json"
 
