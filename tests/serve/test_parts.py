@@ -144,11 +144,11 @@ def test_a_timer_goes_on_after_a_failure():
             twice.set()
         raise OSError
 
-    with repeated(0.01, work, "test"):
+    with repeated(0.01, work):
         assert twice.wait(10)
     count = len(calls)
     assert not twice.wait(0) or len(calls) == count
-    with repeated(0, work, "never"):
+    with repeated(0, work):
         pass
     assert len(calls) == count
 

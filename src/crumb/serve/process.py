@@ -74,17 +74,18 @@ def run_service(
             write_schema(state, schema)
             if options.keep_plans:
                 stream.observers.append(PlanArchive(stream, state))
-            snapshots.write()
-            stack.callback(snapshots.write)
+            keep()
+            stack.callback(keep)
         stack.callback(stream.close)
         service = Service(stream, schema, limits, options.name, keep)
         stack.callback(service.intake.close)
-        stack.enter_context(repeated(options.drift_every, looking(stream), "crumb-drift"))
-        stack.enter_context(repeated(TRIM_EVERY, trim, "crumb-memory"))
-        if state is not None:
-            stack.enter_context(
-                repeated(options.snapshot_every, snapshots.write, "crumb-snapshots")
-            )
+        for seconds, call in (
+            (options.drift_every, lambda: stream.stats().accepted and stream.drift()),
+            (TRIM_EVERY, trim),
+            (options.snapshot_every, keep),
+        ):
+            if call is not None:
+                stack.enter_context(repeated(seconds, call))
         app = make_app(service, metrics, history, learn=options.learn)
         _run(app, service, bound, options.grace, options.json)
 
@@ -154,7 +155,7 @@ def _run(app: Any, service: Service, bound: socket.socket, grace: float, as_json
 
 
 @contextlib.contextmanager
-def repeated(every: float, call: Callable[[], object], name: str) -> Iterator[None]:
+def repeated(every: float, call: Callable[[], object]) -> Iterator[None]:
     """Calls something every ``every`` seconds (0: never) in a thread, until the block ends.
 
     The end waits for what is under way; nothing comes after it.
@@ -171,7 +172,7 @@ def repeated(every: float, call: Callable[[], object], name: str) -> Iterator[No
         while not stop.wait(every):
             once()
 
-    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread = threading.Thread(target=run, name="crumb-timer", daemon=True)
     if every > 0:
         thread.start()
     try:
@@ -180,20 +181,6 @@ def repeated(every: float, call: Callable[[], object], name: str) -> Iterator[No
         stop.set()
         if thread.is_alive():
             thread.join()
-
-
-def looking(stream: CrumbOnline) -> Callable[[], None]:
-    """Looks for drift where queries came since the last look, whether or not a refresh needs it."""
-    seen = stream.stats().accepted
-
-    def look() -> None:
-        nonlocal seen
-        accepted = stream.stats().accepted
-        if accepted != seen:
-            stream.drift()
-            seen = accepted
-
-    return look
 
 
 def many_files() -> None:

@@ -93,8 +93,6 @@ class Service:
         """Labelled rows for the next refresh; how many wait for it now."""
         self._accept(request, records)
         try:
-            if len(labels) != len(records):
-                raise invalid(f"There are {len(records)} records and {len(labels)} labels.")
             waiting = self.stream.stats().learned
             if waiting + len(records) > MOST_LEARNED:
                 most = f"at most {MOST_LEARNED:,} may"
