@@ -1,7 +1,5 @@
 """What a stream reports to the outside: events to an ``Observer``, and ``Stats`` when asked."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Queries that wait for an answer are not in it: their clients wait at the stream that was saved.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field

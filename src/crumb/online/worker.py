@@ -7,8 +7,6 @@ A buffer is due when it is full enough, when its oldest query has waited long en
 hurried. Everything here that several threads share is guarded by ``changed``.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

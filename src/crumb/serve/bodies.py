@@ -1,7 +1,5 @@
 """Bodies of plain JSON: what requests may hold, by the training table, and what answers hold."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any

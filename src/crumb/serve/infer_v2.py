@@ -1,7 +1,5 @@
 """The Open Inference Protocol (v2): tensors in and out, one a column or one for all columns."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

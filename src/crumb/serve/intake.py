@@ -5,8 +5,6 @@ would hold up the event loop: one thread does it, and what comes meanwhile goes 
 The rest runs in the event loop.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

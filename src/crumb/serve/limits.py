@@ -1,7 +1,5 @@
 """What a client may do: how much, how long, and whether at all. The rest is a ``Refusal``."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import math

@@ -3,8 +3,6 @@
 The page is one document, with style and script inside: nothing is fetched from elsewhere.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 import threading

@@ -1,7 +1,5 @@
 """The process: a socket, uvicorn, an orderly end at SIGTERM, and what months of running need."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

@@ -1,7 +1,5 @@
 """One stream behind HTTP: takes the rows of requests, waits for answers, knows when to stop."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

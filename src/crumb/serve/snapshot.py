@@ -1,7 +1,5 @@
 """The state of a service on disk: on a timer and at exit, whole or not at all."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
