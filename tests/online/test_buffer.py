@@ -1,4 +1,4 @@
-"""online/buffer.py: what is due when, with a time that the tests say."""
+"""online/worker.py, the buffers: what is due when, with a time that the tests say."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crumb.errors import StreamFull
-from crumb.online.buffer import Buffers
+from crumb.online.worker import Buffers
 
 
 def buffers(b_min: int = 3, timeout: float = 10.0, max_pending: int = 100) -> Buffers[str]:
@@ -86,36 +86,18 @@ def test_hurry_is_for_those_who_wait_now() -> None:
 def test_adding_says_when_somebody_has_to_look() -> None:
     waiting = buffers()
     assert waiting.add([((1, 0), "a")], now=0.0) == 10.0
-    assert (
-        waiting.add([((1, 0), "b")], now=1.0, deadline=4.0) == 3.0
-    )  # due after half of its deadline
-    assert waiting.next_due() == 3.0
-    assert waiting.due(3.0) == (1, 0)
+    assert waiting.add([((1, 0), "b")], now=1.0) == 11.0
+    assert waiting.next_due() == 10.0
     assert waiting.add([((1, 0), "c"), ((1, 1), "d")], now=2.0) == 2.0  # full
-
-
-def test_who_waits_past_his_deadline_is_not_taken() -> None:
-    waiting = buffers(timeout=100.0)
-    waiting.add([((1, 0), "a"), ((1, 1), "b")], now=0.0, deadline=4.0)
-    waiting.add([((1, 0), "c")], now=1.0)
-    waiting.add([((1, 0), "d")], now=1.0, deadline=50.0)
-    assert waiting.expired(3.9) == []
-    assert waiting.expired(4.0) == ["a", "b"]
-    assert waiting.pending == 4  # until they are told
-    waiting.done(2)
-    assert waiting.next_due() == 26.0
-    assert waiting.take((1, 0)) == ["c", "d"]
-    assert waiting.expired(1e9) == []
-    assert waiting.next_due() == math.inf
 
 
 def test_who_gives_up_leaves_nothing_behind() -> None:
     waiting = buffers()
-    waiting.add([((1, 0), "a")], now=0.0, deadline=2.0)
-    waiting.add([((1, 0), "b")], now=0.0)
+    waiting.add([((1, 0), "a")], now=0.0)
+    waiting.add([((1, 0), "b")], now=2.0)
     waiting.discard((1, 0), "a")
-    assert waiting.next_due() == 10.0
-    assert waiting.expired(1e9) == []
+    assert waiting.next_due() == 12.0
+    assert waiting.take((1, 0)) == ["b"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0, 5)), max_size=40), st.integers(1, 6))

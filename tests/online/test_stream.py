@@ -18,7 +18,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClas
 from streams import Gate, ManualClock, cheap, queries, reset_gate, table
 
 from crumb import CrumbClassifier, CrumbRegressor
-from crumb.errors import DeadlineExceeded, InvalidInput, StreamClosed, StreamFull
+from crumb.errors import InvalidInput, StreamClosed, StreamFull
 from crumb.online import CrumbOnline
 
 
@@ -198,37 +198,6 @@ def test_who_cancels_frees_his_place() -> None:
         with pytest.raises(CancelledError):
             future.result()
         assert stream.stats().cancelled == 1
-
-
-def test_a_deadline_that_comes_before_the_pass() -> None:
-    reset_gate(opened=False)
-    clock = ManualClock()
-    with CrumbOnline(cheap(Gate()), X, b_min=1, timeout=0, max_pending=3, clock=clock) as stream:
-        first = stream.submit(X[0], deadline=5)  # in a pass at once: its deadline is kept
-        assert Gate.entered.wait(10)
-        late, patient = stream.submit(X[1], deadline=5), stream.submit(X[2])
-        clock.time += 5
-        Gate.opened.set()
-        assert first.result(10).value.shape == patient.result(10).value.shape == (3,)
-        with pytest.raises(DeadlineExceeded, match="deadline"):
-            late.result(10)
-        stats = stream.stats()
-        assert (stats.answered, stats.failed, stats.pending) == (2, 1, 0)
-        with pytest.raises(InvalidInput, match="positive number of seconds"):
-            stream.submit(X[0], deadline=0)
-
-
-def test_a_deadline_shorter_than_the_timeout_brings_the_pass_forward() -> None:
-    clock = ManualClock()
-    with CrumbOnline(CLF, X, plan=PLAN, b_min=100, timeout=60, clock=clock) as stream:
-        waiting = stream.submit_many(X[1:])
-        asked = stream.submit(X[0], deadline=4)
-        time.sleep(0.02)
-        assert not asked.done()
-        clock.move(2)
-        np.testing.assert_array_equal(values([asked])[0], EXPECTED[0])
-        stream.flush()
-        np.testing.assert_array_equal(values(waiting), EXPECTED[1:])
 
 
 def test_a_flush_does_not_wait_for_those_who_gave_up() -> None:
@@ -454,5 +423,7 @@ def test_settings_are_checked() -> None:
     ):
         with pytest.raises(InvalidInput, match=said):
             CrumbOnline(CLF, X, **wrong)
+    with pytest.raises(TypeError, match="'bmin'"):
+        CrumbOnline(CLF, X, bmin=3)
     with pytest.raises(InvalidInput, match="fitted CrumbClassifier"):
         CrumbOnline(LogisticRegression())

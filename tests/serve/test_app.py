@@ -15,9 +15,10 @@ from sklearn.svm import LinearSVC
 
 from crumb import CrumbOnline, CrumbRegressor
 from crumb.serve.app import make_app
-from crumb.serve.metrics import History, Metrics
+from crumb.serve.page import History
 from crumb.serve.schema import Schema
 from crumb.serve.service import Service
+from crumb.serve.watch import Metrics
 
 SETTINGS = {"n_clusters": 2, "context_size": 30}
 

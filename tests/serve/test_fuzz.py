@@ -44,7 +44,6 @@ def server(tmp_path_factory):
 
 CHECKED = (
     "not_a_server_error",
-    "status_code_conformance",
     "content_type_conformance",
     "response_schema_conformance",
     "negative_data_rejection",
@@ -52,7 +51,7 @@ CHECKED = (
     "allow_header_conformance",
 )
 # Which tensors fit the table, and that there is a label for each record, JSON schema cannot say.
-LOOSER = {"/v2/models/{name}/infer", "/learn"}
+LOOSER = {"/v2/models/crumb/infer", "/learn"}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +93,8 @@ def hold(cases, checks) -> None:
         deadline = case.body.get("deadline") if isinstance(case.body, dict) else None
         if isinstance(deadline, float | int) and deadline > 0:
             del case.body["deadline"]  # 504 is the right answer to 1e-300 seconds
-        case.call_and_validate(timeout=20, checks=checks)
+        answer = case.call_and_validate(timeout=20, checks=checks)
+        assert answer.status_code in DOCUMENTED
 
     check()
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import html
 import json
 import os
-import re
 import subprocess
 import threading
 
@@ -124,24 +122,29 @@ def test_many_clients_at_once_each_get_their_own_answers(server, expected):
 
 ROW = {"a": 1.0, "b": None, "old": True, "city": "Rome"}
 WRONG = [
-    ([{**ROW, "a": "1"}], 422, "Column 'a' holds a number, row 0 has text."),
+    ([{**ROW, "a": "1"}], 422, "Column 'a' of record 0: Input should be a valid number."),
     (
         [ROW, {**ROW, "a": None}],
         422,
-        "Column 'a' is missing in row 1, but never was in the training table.",
+        "Column 'a' is missing in record 1, but never was in the training table.",
     ),
-    ([{**ROW, "old": 1}], 422, "Column 'old' holds true or false, row 0 has a number."),
-    ([{**ROW, "city": ["Rome"]}], 422, "Column 'city' holds text, row 0 has a list."),
+    ([{**ROW, "old": 1}], 422, "Column 'old' of record 0: Input should be a valid boolean."),
+    (
+        [{**ROW, "city": ["Rome"]}],
+        422,
+        "Column 'city' of record 0: Input should be a valid string.",
+    ),
     (
         [{**ROW, "city": "\ud800"}],
         422,
-        "Column 'city' holds half of a surrogate pair, which is no text.",
+        "Column 'city' of record 0: Input should be a valid string, unable to parse raw data as a "
+        "unicode string.",
     ),
-    ([{**ROW, "d": 1}], 422, "Record 0 has 'd', which is no column of the training table."),
-    ([{"a": 1.0}], 422, "Record 0 has no value for column 'b'; null stands for a missing one."),
-    (["row"], 422, "Record 0 must be an object of column names and values."),
-    ([], 422, "There are no records."),
-    ({"a": [1]}, 400, 'The body needs "records", a list of objects.'),
+    ([{**ROW, "d": 1}], 422, "Column 'd' of record 0: Extra inputs are not permitted."),
+    ([{"a": 1.0}], 422, "Column 'b' of record 0: Field required."),
+    (["row"], 422, "Record 0: Input should be a valid dictionary."),
+    ([], 422, "'records': List should have at least 1 item after validation, not 0."),
+    ({"a": [1]}, 400, "'records': Input should be a valid list."),
     ([ROW] * 51, 413, "The request has 51 rows, at most 50 are taken at once."),
 ]
 
@@ -157,10 +160,10 @@ def test_what_is_wrong_is_said_in_one_sentence(server, rows, status, sentence):
     ("body", "said"),
     [
         (b"", "not JSON"),
-        (b"{", "not JSON (line 1, column 2)"),
+        (b"{", "not JSON: Expecting property name enclosed in double quotes: line 1 column 2"),
         (b"\xff\xfe{", "not JSON"),
         (b"[1]", "must be a JSON object"),
-        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 100_000, "not JSON: maximum recursion depth exceeded"),
         (b'{"records": [{"a": NaN}]}', "NaN is not JSON: write null"),
         (b'{"records": [{"a": -Infinity}]}', "-Infinity is not JSON"),
         (b'{"records": [{"a": ' + b"1" * 5000 + b"}]}", "not JSON"),
@@ -179,7 +182,7 @@ def test_numbers_beyond_double_precision_are_the_extremes_of_the_pool(server):
 
 
 def test_wrong_places(server):
-    assert server.http.get("/nowhere").json() == {"error": "There is nothing at '/nowhere'."}
+    assert server.http.get("/nowhere").json() == {"error": "Not Found"}
     assert server.http.get("/predict").status_code == 405
     assert server.http.get("/v2/models/other").status_code == 404
     assert server.http.post("/v2/models/other/infer", json={}).status_code == 404
@@ -208,10 +211,8 @@ def test_learn_takes_labelled_rows(server):
 
 
 def test_examples_work_as_pasted_and_are_no_training_row(server):
-    page = server.http.get("/docs").text
-    commands = [
-        html.unescape(command) for command in re.findall(r"<pre[^>]*>(.*?)</pre>", page, re.DOTALL)
-    ]
+    lines = server.http.get("/docs").text.splitlines()
+    commands = [line for line in lines if line.startswith("curl ")]
     assert len(commands) == 10
     for command in commands:
         done = subprocess.run(

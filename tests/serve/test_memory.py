@@ -10,7 +10,7 @@ import pytest
 
 CODE = """
 import re, threading
-from crumb.serve.upkeep import few_arenas, trim
+from crumb.serve.process import few_arenas, trim
 few_arenas()
 size = lambda: int(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
 pieces = [bytearray(50_000) for _ in range(2_000)]

@@ -20,10 +20,9 @@ from crumb.online import Drift
 from crumb.picture import Plane
 from crumb.serve import watch
 from crumb.serve.intake import Intake
-from crumb.serve.metrics import LENGTH, History
-from crumb.serve.page import Map
+from crumb.serve.page import LENGTH, History, Map
+from crumb.serve.process import repeated
 from crumb.serve.schema import Schema
-from crumb.serve.upkeep import repeated
 
 
 def test_history_counts_by_the_second():
@@ -145,11 +144,11 @@ def test_a_timer_goes_on_after_a_failure():
             twice.set()
         raise OSError
 
-    with repeated(0.01, work, "test"):
+    with repeated(0.01, work):
         assert twice.wait(10)
     count = len(calls)
     assert not twice.wait(0) or len(calls) == count
-    with repeated(0, work, "never"):
+    with repeated(0, work):
         pass
     assert len(calls) == count
 

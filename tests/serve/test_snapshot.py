@@ -16,9 +16,9 @@ from serving import Server, eventually, frame_of, records
 
 from crumb import CrumbOnline
 from crumb.errors import InvalidInput, PlanMismatch
-from crumb.serve.metrics import Metrics
 from crumb.serve.schema import Schema
 from crumb.serve.snapshot import Snapshots, restore, write_schema
+from crumb.serve.watch import Metrics
 
 
 def probabilities(answer: dict) -> np.ndarray:

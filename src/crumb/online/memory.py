@@ -4,8 +4,6 @@ The next plan is made for the latest queries. Labelled rows join the pool, and o
 at the next refresh.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

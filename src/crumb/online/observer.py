@@ -1,7 +1,5 @@
 """What a stream reports to the outside: events to an ``Observer``, and ``Stats`` when asked."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,10 +8,6 @@ from typing import Any
 from crumb.online.drift import Drift
 
 log = logging.getLogger("crumb.online")
-COUNTERS = (
-    *("accepted", "answered", "failed", "cancelled", "refused"),
-    *("passes", "refreshes", "refresh_failures"),
-)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from crumb.errors import InvalidInput, positive
 
@@ -27,6 +28,14 @@ class StreamOptions:
     plan_ahead: bool = True
     max_rows: int | None = None
     max_age: float | None = None
+
+    @classmethod
+    def of(cls, given: dict[str, Any]) -> StreamOptions:
+        """``window`` is the name of ``recent`` in version 0.1, and in files."""
+        named = {"recent" if name == "window" else name: value for name, value in given.items()}
+        if named.get("quantiles") is not None:
+            named["quantiles"] = [float(level) for level in named["quantiles"]]
+        return cls(**named)
 
     def __post_init__(self) -> None:
         for name in ("b_min", "max_pending", "recent"):

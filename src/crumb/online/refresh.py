@@ -1,7 +1,5 @@
 """The thread that makes a stream's new plans, beside the old ones."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Queries that wait for an answer are not in it: their clients wait at the stream that was saved.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -77,8 +75,7 @@ def read_state(path: str | Path, changes: dict[str, Any]) -> StreamState:
     """``changes`` replace parameters of the estimator."""
     about, arrays, files = read_archive(path, FORMAT, VERSION)
     try:
-        chosen = dict(about["settings"])
-        options = StreamOptions(recent=chosen.pop(RECENT), **chosen)
+        options = StreamOptions.of(about["settings"])
         estimator = _read(files["estimator.crumb"], lambda file: load_estimator(file, **changes))
         plan = _read(files["plan.crumb"], Plan.load)
         plan.check_pool(estimator.pool_.fingerprint)

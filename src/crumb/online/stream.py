@@ -17,10 +17,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from crumb.errors import InvalidInput
 from crumb.online.drift import Drift
 from crumb.online.memory import PoolMemory, Recent, check_labels, first_pool, latest, refitted
-from crumb.online.observer import COUNTERS, Observer, Stats, tell
+from crumb.online.observer import Observer, Stats, tell
 from crumb.online.options import StreamOptions
 from crumb.online.refresh import Refresher
 from crumb.online.state import StreamState, read_state, write_state
@@ -104,38 +103,21 @@ class CrumbOnline:
         X: Any = None,
         *,
         plan: Plan | None = None,
-        output: str | None = None,
-        quantiles: Sequence[float] | None = None,
-        b_min: int = 32,
-        timeout: float = 0.1,
-        max_pending: int = 10_000,
-        refresh: str = "never",
-        refresh_every: int | None = None,
-        recent: int = 512,
-        significance: float = 0.01,
-        plan_ahead: bool = True,
-        max_rows: int | None = None,
-        max_age: float | None = None,
         observer: Observers = None,
         clock: Clock | None = None,
-        window: int | None = None,
+        **options: Any,
     ):
         self._clock = clock or Clock()
         if isinstance(estimator, StreamState):
             state = estimator
         else:
-            levels = None if quantiles is None else [float(level) for level in quantiles]
-            options = StreamOptions(
-                *(output, levels, b_min, timeout, max_pending, refresh, refresh_every),
-                *(recent if window is None else window, significance, plan_ahead),
-                *(max_rows, max_age),
-            )
-            state = _first_state(estimator, X, plan, options, self._clock.date())
+            chosen = StreamOptions.of(options)
+            state = _first_state(estimator, X, plan, chosen, self._clock.date())
         self.options = state.options
         self.output: Output = resolve_output(
             state.version.estimator, self.options.output, self.options.quantiles
         )
-        self._observers = [observer] if isinstance(observer, Observer) else list(observer or ())
+        self.observers = [observer] if isinstance(observer, Observer) else list(observer or ())
         self._remember(state)
         self._start(state.counters)
 
@@ -153,37 +135,29 @@ class CrumbOnline:
 
     def _start(self, counters: dict[str, int]) -> None:
         """Have the contexts ready, then start the threads."""
+        self._version.prepare()
         self._worker = Worker(
-            *(self.options, self.output, self._clock, self._observers),
+            *(self.options, self.output, self._clock, self.observers),
             *(Counter(counters), self._free_retired),
         )
         self._changed = self._worker.changed  # guards what the threads share
-        self._version.prepare()
         self._refresher = Refresher(self.options, self._drifted, self._renew, self._refresh_failed)
-        self._worker.start()
 
     # Queries in, answers out
 
-    def submit(self, row: Any, deadline: float | None = None) -> Future[Answer]:
-        """Ask for one row (a sequence, a Series, a mapping of column names, a table of one row).
+    def submit(self, row: Any) -> Future[Answer]:
+        """Ask for one row (a sequence, a Series, a mapping of column names, a table of one row)."""
+        return self._submit(lambda estimator: estimator.encode_row(row))[0]
 
-        A query whose pass has not begun ``deadline`` seconds from now gets ``DeadlineExceeded``.
-        """
-        return self._submit(lambda estimator: estimator.encode_row(row), deadline)[0]
-
-    def submit_many(self, X: Any, deadline: float | None = None) -> list[Future[Answer]]:
+    def submit_many(self, X: Any) -> list[Future[Answer]]:
         """Ask for each row of a table: all of them are accepted, or none is."""
-        return self._submit(lambda estimator: estimator.encode(X), deadline)
+        return self._submit(lambda estimator: estimator.encode(X))
 
-    async def ask(self, row: Any, deadline: float | None = None) -> Answer:
+    async def ask(self, row: Any) -> Answer:
         """``submit`` for asyncio. A task that is cancelled frees its place."""
-        return await asyncio.wrap_future(self.submit(row, deadline))
+        return await asyncio.wrap_future(self.submit(row))
 
-    def _submit(
-        self, encode: Callable[[Any], tuple[Piece, np.ndarray]], deadline: float | None
-    ) -> list[Future[Answer]]:
-        if deadline is not None and not deadline > 0:
-            raise InvalidInput(f"deadline must be a positive number of seconds, got {deadline!r}.")
+    def _submit(self, encode: Callable[[Any], tuple[Piece, np.ndarray]]) -> list[Future[Answer]]:
         accepted = False
         while not accepted:
             version = self._version
@@ -199,9 +173,8 @@ class CrumbOnline:
             with self._changed:
                 accepted = version is self._version  # else: once more, with the new plan
                 if accepted:
-                    self._worker.accept(items, now, deadline)
+                    self._worker.accept(items, now)
                     self._recent.add(rows)
-        self._worker.watch(items)
         self._refresher.saw(len(items))
         return [item.future for item in items]
 
@@ -277,7 +250,7 @@ class CrumbOnline:
                 self._worker.counts["refreshes"] += 1
                 self._worker.hurry()
         self._free_retired()
-        tell(self._observers, "refreshed", new.number, self._clock.now() - started)
+        tell(self.observers, "refreshed", new.number, self._clock.now() - started)
         return new.number
 
     def _free_retired(self) -> None:
@@ -294,7 +267,7 @@ class CrumbOnline:
     def _refresh_failed(self, error: BaseException) -> None:
         with self._changed:
             self._worker.counts["refresh_failures"] += 1
-        tell(self._observers, "refresh_failed", error)
+        tell(self.observers, "refresh_failed", error)
 
     def drift(self) -> Drift:
         """Compare the queries since the plan was made with those behind it.
@@ -306,7 +279,7 @@ class CrumbOnline:
         found = version.baseline.compare(points, self.options.significance, version.number)
         with self._changed:
             self._drift = found
-        tell(self._observers, "looked", found)
+        tell(self.observers, "looked", found)
         return found
 
     def _drifted(self) -> bool:
@@ -329,7 +302,7 @@ class CrumbOnline:
         with self._changed:
             version, counts = self._version, self._worker.counts
             return Stats(
-                **{name: counts[name] for name in COUNTERS},
+                **counts,
                 pending=self._worker.buffers.pending,
                 learned=sum(len(rows.y) for rows in self._memory.new),
                 version=version.number,
@@ -349,7 +322,7 @@ class CrumbOnline:
                 recent=self._recent.pieces(),
                 new=list(self._memory.new),
                 fresh=self._recent.fresh,
-                counters={name: self._worker.counts[name] for name in COUNTERS},
+                counters=dict(self._worker.counts),
             )
 
     def save(self, path: str | Path) -> None:

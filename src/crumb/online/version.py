@@ -1,7 +1,5 @@
 """One version of what a stream answers with: a fitted estimator and the plan that belongs to it."""
 
-from __future__ import annotations
-
 import copy
 import logging
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The worker of a stream: one thread that owns the passes.
+"""The worker of a stream: one thread that owns the passes, and the buffers that it empties.
 
     submit ──▶ buffers, one a cluster ──▶ worker: takes the buffer that is due ──▶ one pass
                                                   ──▶ futures get their answers
@@ -7,28 +7,27 @@ A buffer is due when it is full enough, when its oldest query has waited long en
 hurried. Everything here that several threads share is guarded by ``changed``.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
-from crumb.errors import DeadlineExceeded, StreamClosed
+from crumb.errors import StreamClosed, StreamFull
 from crumb.machine import out_of_memory
-from crumb.online.buffer import Buffers, Key
 from crumb.online.observer import Observer, tell
 from crumb.online.options import StreamOptions
 from crumb.online.version import Answer, PlanVersion
 from crumb.pfn import Output
 from crumb.table.row import Piece, gather
 
+Item = TypeVar("Item", bound=Hashable)
+Key = tuple[int, int]  # version of the plan, cluster: queries of two plans never share a pass
 Result: TypeAlias = "Answer | BaseException"
 log = logging.getLogger("crumb.online")
 
@@ -47,6 +46,87 @@ class Clock:
     def wait(self, condition: threading.Condition, seconds: float | None) -> None:
         """Sleep until the condition is notified, or for this many seconds."""
         condition.wait(None if seconds is None else min(seconds, threading.TIMEOUT_MAX))
+
+
+class Buffers(Generic[Item]):
+    """At most ``max_pending`` items that were added and are not yet ``done``, in order.
+
+    Knows neither threads nor models and is told the time: it can be tested without waiting.
+    """
+
+    def __init__(self, b_min: int, timeout: float, max_pending: int):
+        self.b_min, self.timeout, self.max_pending = b_min, timeout, max_pending
+        self.pending = 0  # items in a buffer, and items that were taken and are not done
+        self._buffers: dict[Key, dict[Item, float]] = {}  # each item with the time it is due
+        self._hurried: set[Key] = set()
+
+    def add(self, items: Sequence[tuple[Key, Item]], now: float) -> float:
+        """Take all of the items or none; returns the time at which the first buffer is due."""
+        self.check_room(len(items))
+        due = now + self.timeout
+        for key, item in items:
+            self._buffers.setdefault(key, {})[item] = due
+        self.pending += len(items)
+        return now if any(len(self._buffers[key]) >= self.b_min for key, _ in items) else due
+
+    def check_room(self, count: int) -> None:
+        if self.pending + count > self.max_pending:
+            raise StreamFull(
+                f"{self.pending} queries wait for an answer and {count} more would exceed "
+                f"max_pending={self.max_pending}; try again when some are answered."
+            )
+
+    def due(self, now: float) -> Key | None:
+        """The buffer to be answered now: of those that are due, the one with the oldest query."""
+        due = [
+            (first, key)
+            for key, buffer in self._buffers.items()
+            if (first := min(buffer.values())) <= now
+            or len(buffer) >= self.b_min
+            or key in self._hurried
+        ]
+        return min(due)[1] if due else None
+
+    def next_due(self) -> float:
+        """When there is something to do even if nothing more comes; infinity where none waits."""
+        return min((min(buffer.values()) for buffer in self._buffers.values()), default=math.inf)
+
+    def take(self, key: Key) -> list[Item]:
+        """Empty a buffer; its items stay pending until they are ``done``."""
+        self._hurried.discard(key)
+        return list(self._buffers.pop(key))
+
+    def done(self, count: int) -> None:
+        self.pending -= count
+
+    def discard(self, key: Key, item: Item) -> bool:
+        """Forget an item that was cancelled; False where it was taken already."""
+        if item not in self._buffers.get(key, {}):
+            return False
+        del self._buffers[key][item]
+        if not self._buffers[key]:
+            self.take(key)
+        self.pending -= 1
+        return True
+
+    def hurry(self) -> None:
+        """Everything that waits is due now; what comes later is not."""
+        self._hurried.update(self._buffers)
+
+    def take_all(self) -> list[Item]:
+        return [item for key in list(self._buffers) for item in self.take(key)]
+
+    def waiting(self) -> list[Item]:
+        return [item for buffer in self._buffers.values() for item in buffer]
+
+    def versions(self) -> set[int]:
+        """Of the plans that items wait for."""
+        return {number for number, _ in self._buffers}
+
+    def fill(self, version: int) -> dict[int, int]:
+        """How many queries wait in each cluster of one plan; empty clusters are left out."""
+        mine = {key: buffer for key, buffer in self._buffers.items() if key[0] == version}
+        return {cluster: len(buffer) for (_, cluster), buffer in mine.items()}
 
 
 @dataclass(eq=False)
@@ -85,8 +165,6 @@ class Worker:
         self._wakes = -math.inf  # when the thread looks at the buffers next; -inf: it is awake
         self.closed = False
         self._thread = threading.Thread(target=self._run, name="crumb-passes", daemon=True)
-
-    def start(self) -> None:
         self._thread.start()
 
     # Called with the lock held
@@ -95,14 +173,16 @@ class Worker:
         if self.closed:
             raise StreamClosed("This stream is closed: it takes no more queries.")
 
-    def accept(self, items: list[Pending], now: float, deadline: float | None) -> None:
-        """Take all of these queries, or none of them."""
+    def accept(self, items: list[Pending], now: float) -> None:
+        """Take all of these queries, or none; those that are cancelled free their places."""
         self.check_open()
         try:
-            due = self.buffers.add([(item.key, item) for item in items], now, deadline)
+            due = self.buffers.add([(item.key, item) for item in items], now)
         except Exception:
             self.counts["refused"] += len(items)
             raise
+        for item in items:
+            item.future.add_done_callback(partial(self._forget, item))
         self.counts["accepted"] += len(items)
         if due < self._wakes:
             self.changed.notify_all()
@@ -118,11 +198,6 @@ class Worker:
 
     # Called without the lock
 
-    def watch(self, items: list[Pending]) -> None:
-        """Free the places of queries that are cancelled."""
-        for item in items:
-            item.future.add_done_callback(partial(self._forget, item))
-
     def flush(self, wait_for_answers: bool = True) -> None:
         with self.changed:
             futures = [item.future for item in (*self.buffers.waiting(), *self._in_pass)]
@@ -137,8 +212,8 @@ class Worker:
             abandoned = [] if drain else self.buffers.take_all()
             self.hurry()
         if abandoned:
-            said = "The stream was closed before this query was answered."
-            self._fail(abandoned, StreamClosed(said))
+            error = StreamClosed("The stream was closed before this query was answered.")
+            self._settle(abandoned, lambda asked: [error] * len(asked))
 
     def join(self) -> None:
         if threading.current_thread() is not self._thread:  # an answer's callback may close
@@ -147,34 +222,23 @@ class Worker:
     # The thread
 
     def _run(self) -> None:
-        while (turn := self._next_turn()) is not None:
-            late, batch = turn
-            if late:
-                said = "The deadline of this query came before its pass: too many wait."
-                self._fail(late, DeadlineExceeded(said))
-            if batch:
-                self._settle(batch, self._results)
+        while self._take_due():
+            self._settle(self._in_pass, self._results)
             with self.changed:
                 self._in_pass = []  # only now: a flush waits until their futures are done
             self._idle()
 
-    def _next_turn(self) -> tuple[list[Pending], list[Pending]] | None:
-        """Queries past their deadline, and the buffer that is due; None: closed and empty."""
+    def _take_due(self) -> bool:
+        """Wait for a buffer that is due and take it; False: closed and empty."""
         with self.changed:
-            while True:
-                now = self._clock.now()
-                late, key = self.buffers.expired(now), self.buffers.due(now)
-                if late or key is not None:
-                    break
+            while (key := self.buffers.due(now := self._clock.now())) is None:
                 self._wakes = self.buffers.next_due()
                 never = self._wakes == math.inf
                 if self.closed and never:
-                    return None
+                    return False
                 self._clock.wait(self.changed, None if never else self._wakes - now)
-            self._wakes = -math.inf
-            batch = [] if key is None else self.buffers.take(key)
-            self._in_pass = late + batch
-            return late, batch
+            self._wakes, self._in_pass = -math.inf, self.buffers.take(key)
+            return True
 
     def _settle(
         self, items: list[Pending], results_of: Callable[[list[Pending]], list[Result]]
@@ -196,10 +260,6 @@ class Worker:
             tell(self._observers, "answered", waits)
         for item, result in done:
             _resolve(item.future, result)
-
-    def _fail(self, items: list[Pending], error: Exception) -> None:
-        """No pass for these any more."""
-        self._settle(items, lambda asked: [error] * len(asked))
 
     def _results(self, asked: list[Pending]) -> list[Result]:
         """An answer or an error for each query.

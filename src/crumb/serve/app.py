@@ -4,45 +4,30 @@ pydantic checks the bodies, with models made from the training columns; FastAPI 
 """
 
 import asyncio
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from fastapi import Depends, FastAPI, Path, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 from crumb import __version__
 from crumb.serve import bodies, infer_v2
-from crumb.serve.limits import JsonRoute, Refusal, shown
-from crumb.serve.metrics import CONTENT_TYPE, Gauges, History, Metrics
-from crumb.serve.page import PAGE, Map, docs_page, live
+from crumb.serve.limits import JsonRoute, Refusal
+from crumb.serve.page import PAGE, History, Map, commands, live
 from crumb.serve.service import Service
-from crumb.serve.watch import Watch
+from crumb.serve.watch import Gauges, Metrics, Watch
 
-SAID = {
-    400: "No JSON, or not of the right form.",
-    401: "No valid token.",
-    404: "No such model.",
-    408: "The body did not arrive in time.",
-    413: "Too many rows or bytes.",
-    415: "Not application/json.",
-    422: "Names, types, shapes or missing values that do not fit the training table.",
-    503: "Full, shutting down, or the model failed: try again after Retry-After seconds.",
-    504: "No answer within the deadline.",
-}
-OF_A_BODY = (400, 408, 413, 415, 422, 503, 504)
-OF_A_MODEL = (404, 422)
-DOWN: dict[int | str, Any] = {503: {"description": SAID[503], "model": dict[str, str | bool]}}
+Responses = dict[int | str, dict[str, Any]]
+REFUSED: Responses = {"default": {"description": "Why not, in a sentence.", "model": bodies.Error}}
+DOWN: Responses = {503: {"description": "Shutting down.", "model": dict[str, str | bool]}}
 # Nothing from elsewhere, and nobody frames the page.
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; "
     "connect-src 'self'; frame-ancestors 'none'"
 )
-
-
-def _errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    return {status: {"model": bodies.Error, "description": SAID[status]} for status in statuses}
 
 
 def _example(content: Any) -> dict[str, Any]:
@@ -56,7 +41,7 @@ def make_app(service: Service, metrics: Metrics, history: History, *, learn: boo
         version=__version__,
         docs_url=None,
         redoc_url=None,
-        responses=_errors(401),
+        responses=REFUSED,
         dependencies=[Depends(HTTPBearer(auto_error=False))] * (service.limits.token is not None),
     )
     app.router.route_class = JsonRoute
@@ -75,23 +60,13 @@ def make_app(service: Service, metrics: Metrics, history: History, *, learn: boo
 def _answer_errors(app: FastAPI, service: Service) -> None:
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
-        path, said = shown(request.url.path), error.detail
         if isinstance(error, Refusal):
             request.state.reason = error.reason
-        elif error.status_code == 404:
-            said = f"There is nothing at {path}."
-        elif error.status_code == 405:
-            said = f"{path} does not take {shown(request.method)}."
-        return JSONResponse({"error": said}, error.status_code, error.headers)
+        return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
-        errors = error.errors()
-        if errors[0]["loc"][0] == "path":
-            asked, there = shown(errors[0]["input"]), shown(service.name)
-            said = f"There is no model {asked}; there is {there}."
-            return await refused(request, Refusal(404, "model", said))
-        return await refused(request, bodies.refusal(errors, error.body, service.schema))
+        return await refused(request, bodies.refusal(error.errors(), error.body, service.schema))
 
     @app.exception_handler(Exception)
     async def fault(request: Request, _: Exception) -> Response:
@@ -104,8 +79,8 @@ def _add_predict(app: FastAPI, service: Service) -> None:
     @app.post(
         "/predict",
         summary="Predict (plain JSON)",
-        response_model=service.outputs.response(service.stream.current.classes),
-        responses=_errors(*OF_A_BODY),
+        response_model=bodies.Predictions,
+        response_model_exclude_unset=True,
         openapi_extra=_example({"records": [service.schema.example()]}),
     )
     async def predict(body: body_type, request: Request) -> Any:
@@ -126,7 +101,6 @@ def _add_learn(app: FastAPI, service: Service) -> None:
         "/learn",
         summary="Labelled rows for the next refresh",
         response_model=bodies.Waiting,
-        responses=_errors(*OF_A_BODY),
         openapi_extra=_example({"records": [service.schema.example()], "labels": label}),
     )
     async def learn(body: body_type, request: Request) -> Any:
@@ -152,50 +126,44 @@ def _add_server(app: FastAPI, service: Service) -> None:
 
 
 def _add_model(app: FastAPI, service: Service) -> None:
-    path, outputs = "/v2/models/{name}", service.outputs
-    name_type: Any = Annotated[Literal[service.name], Path(examples=[service.name])]
-    unknown = _errors(*OF_A_MODEL)
+    path, outputs = f"/v2/models/{service.name}", service.outputs
 
-    @app.get(path, summary="Inputs and outputs of the model", responses=unknown)
-    async def model(name: name_type) -> dict[str, Any]:
+    @app.get(path, summary="Inputs and outputs of the model")
+    async def model() -> dict[str, Any]:
         version = service.stream.current
         tensors = outputs.tensors(version.classes)
-        return infer_v2.metadata(name, version.number, service.schema, tensors)
+        return infer_v2.metadata(service.name, version.number, service.schema, tensors)
 
-    @app.get(f"{path}/ready", summary="Whether the model answers", responses={**DOWN, **unknown})
-    async def ready(name: name_type) -> Response:
-        return _health(service, name=name)
+    @app.get(f"{path}/ready", summary="Whether the model answers", responses=DOWN)
+    async def ready() -> Response:
+        return _health(service, name=service.name)
 
     @app.post(
         f"{path}/infer",
         summary="Predict (Open Inference Protocol v2)",
         response_model=infer_v2.InferenceResponse,
         response_model_exclude_unset=True,
-        responses={**_errors(*OF_A_BODY), **unknown},
         openapi_extra=_example(infer_v2.example(service.schema)),
     )
-    async def infer(name: name_type, body: infer_v2.InferenceRequest, request: Request) -> Any:
+    async def infer(body: infer_v2.InferenceRequest, request: Request) -> Any:
         wanted = infer_v2.wanted_outputs(body, outputs.tensors(service.stream.current.classes))
         records = infer_v2.read_records(body.inputs, service.schema, service.max_rows)
         deadline = None if body.parameters is None else body.parameters.deadline
         answers = await service.ask(request, records, deadline)
-        return infer_v2.write_inference(name, body.id, wanted, answers, outputs)
+        return infer_v2.write_inference(service.name, body.id, wanted, answers, outputs)
 
 
 def _add_pages(app: FastAPI, service: Service, metrics: Metrics, history: History) -> None:
     drawn, one_at_a_time = Map(service.stream), asyncio.Lock()
 
-    def page(content: str) -> Response:
-        return HTMLResponse(content, headers={"Content-Security-Policy": POLICY})
-
     @app.get("/", include_in_schema=False)
-    async def front() -> Response:
-        return page(PAGE)
+    async def page() -> Response:
+        return HTMLResponse(PAGE, headers={"Content-Security-Policy": POLICY})
 
     @app.get("/docs", include_in_schema=False)
     async def docs(request: Request) -> Response:
         base = str(request.base_url).rstrip("/")
-        return page(docs_page(service.name, app.openapi(), base))
+        return PlainTextResponse(commands(app.openapi(), base))
 
     @app.get("/live", summary="What the page shows")
     async def lively() -> dict[str, Any]:
@@ -205,4 +173,4 @@ def _add_pages(app: FastAPI, service: Service, metrics: Metrics, history: Histor
 
     @app.get("/metrics", summary="For Prometheus", response_class=PlainTextResponse)
     async def measured() -> Response:
-        return Response(metrics.text(), media_type=CONTENT_TYPE)
+        return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)

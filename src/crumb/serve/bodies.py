@@ -1,7 +1,5 @@
 """Bodies of plain JSON: what requests may hold, by the training table, and what answers hold."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -22,24 +20,6 @@ Tensor = dict[str, Any]  # name, datatype and shape of a row, as the Open Infere
 # By the kind of numpy's type; anything else is text.
 LABELS: dict[str, Any] = {"b": bool, "i": int, "u": int, "f": Number}
 DATATYPES = {"b": "BOOL", "i": "INT64", "u": "INT64", "f": "FP64"}
-FORM = {  # what must be there, in what form
-    "records": 'The body needs "records", a list of objects.',
-    "labels": 'The body needs "labels", a list with one label a record.',
-    "inputs": 'The body needs "inputs", a list of tensors.',
-}
-FIELDS = {
-    "deadline": "The deadline must be a positive number of seconds.",
-    "id": "The id must be text.",
-    "parameters": "The parameters must be an object.",
-    "outputs": '"outputs" must be a list of objects with a name.',
-}
-TENSOR = {
-    "name": "An input needs a name.",
-    "shape": "The shape of input {} must be [rows] or [rows, columns].",
-    "datatype": "The datatype of input {} is none of the protocol's.",
-    "data": 'The input {} needs "data", a list of values.',
-    "parameters": "The parameters of input {} must be an object.",
-}
 
 
 class Error(BaseModel):
@@ -48,6 +28,21 @@ class Error(BaseModel):
 
 class Waiting(BaseModel):
     waiting: int
+
+
+class Prediction(BaseModel):
+    """Labels for classification; numbers, or quantiles by their levels, for regression."""
+
+    label: Label | None = None
+    probabilities: dict[str, float] | None = None
+    prediction: float | None = None
+    quantiles: dict[str, float] | None = None
+
+
+class Predictions(BaseModel):
+    model: str
+    plan_version: int
+    predictions: list[Prediction]
 
 
 def _request(name: str, schema: Schema, max_rows: int, **more: Any) -> type[BaseModel]:
@@ -74,23 +69,13 @@ def refusal(errors: Sequence[Mapping[str, Any]], body: Any, schema: Schema) -> R
     if not place:
         said = "is null, or not JSON" if body is None else "must be a JSON object"
         return malformed(f"The body {said}.")
-    field = place[0]
-    if field == "records" and len(place) > 1:
+    if place[0] == "records" and len(place) > 1:
         return schema.refusal(error, place[1:])
-    if field == "inputs" and len(place) > 2:
-        name = shown(body["inputs"][place[1]].get("name"))
-        return invalid(TENSOR[place[2]].format(name))
-    if kind == "extra_forbidden":
-        return invalid(f"The body has {shown(field)}, which is not known here.")
-    if field == "labels" and len(place) > 1:
-        return invalid(f"Label {place[1]} is not of the type of the labels that the pool has.")
-    if kind == "too_short":
-        return invalid(f"There are no {field}.")
-    if kind == "too_long":
-        return too_many_rows(len(body[field]), error["ctx"]["max_length"])
-    if field in FORM:
-        return malformed(FORM[field])
-    return invalid(FIELDS["deadline" if "deadline" in place else field])
+    if len(place) == 1 and kind == "too_long":
+        return too_many_rows(len(body[place[0]]), error["ctx"]["max_length"])
+    formless = len(place) == 1 and kind in ("missing", "list_type")
+    said = f"{shown('.'.join(map(str, place)))}: {error['msg']}."
+    return malformed(said) if formless else invalid(said)
 
 
 @dataclass(frozen=True)
@@ -130,21 +115,6 @@ class Outputs:
             names = class_names(answer.classes)
             found["probabilities"] = dict(zip(names, answer.value.tolist(), strict=True))
         return found
-
-    def model(self, classes: np.ndarray | None) -> type[BaseModel]:
-        """Of what ``record`` gives."""
-        types = {"label": Label, "prediction": float}
-        names = [tensor["name"] for tensor in self.tensors(classes)]
-        fields = {name: (types.get(name, dict[str, float]), ...) for name in names}
-        return create_model("Prediction", **fields)  # type: ignore[call-overload]
-
-    def response(self, classes: np.ndarray | None) -> type[BaseModel]:
-        return create_model(
-            "Predictions",
-            model=(str, ...),
-            plan_version=(int, ...),
-            predictions=(list_of(self.model(classes)), ...),
-        )
 
     def _label(self, answer: Answer) -> Any:
         assert answer.classes is not None

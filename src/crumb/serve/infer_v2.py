@@ -1,12 +1,10 @@
 """The Open Inference Protocol (v2): tensors in and out, one a column or one for all columns."""
 
-from __future__ import annotations
-
 import json
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, FailFast, Field
 
 from crumb.online import Answer
@@ -90,20 +88,17 @@ def read_records(inputs: list[InputTensor], schema: Schema, max_rows: int) -> li
 
 def _read_columns(inputs: list[InputTensor], schema: Schema, max_rows: int) -> list[list[Any]]:
     """One tensor a column, in any order."""
-    tensors: dict[str, InputTensor] = {}
-    for tensor in inputs:
-        name = shown(tensor.name)
-        if tensor.name not in schema.names:
-            raise invalid(f"The input {name} is no column of the training table.")
-        if tensor.name in tensors:
-            raise invalid(f"The input {name} comes twice.")
-        tensors[tensor.name] = tensor
+    names = Counter(tensor.name for tensor in inputs)
+    for name in names:
+        if name not in schema.names:
+            raise invalid(f"The input {shown(name)} is no column of the training table.")
+    for name in schema.names:
+        if names[name] != 1:
+            raise invalid(f"There are {names[name]} inputs for column {shown(name)}.")
+    tensors = {tensor.name: tensor for tensor in inputs}
     columns: list[list[Any]] = []
     for column in schema.columns:
-        name = shown(column.name)
-        if column.name not in tensors:
-            raise invalid(f"There is no input for column {name}.")
-        tensor = tensors[column.name]
+        name, tensor = shown(column.name), tensors[column.name]
         if tensor.shape[1:] not in ([], [1]):
             raise invalid(f"The input {name} must have the shape [rows] or [rows, 1].")
         rows = tensor.shape[0]
@@ -147,22 +142,14 @@ def _flat(tensor: InputTensor, max_rows: int) -> list[Any]:
 
 
 def _values(column: Column, datatype: str, values: list[Any]) -> list[Any]:
-    """The values of a column; of whole numbers, that they are in the range of their datatype."""
-    taken, name = TAKEN[column.kind], shown(column.name)
+    """The values of a column: truth values may come as 0 and 1."""
+    taken = TAKEN[column.kind]
     if datatype not in taken:
-        *others, last = taken
-        listed = f"{', '.join(others)} or {last}" if others else last
-        raise invalid(f"Column {name} takes tensors of type {listed}, not {datatype}.")
-    if datatype not in WHOLE:
+        said = f"takes tensors of type {', '.join(taken)}, not {datatype}."
+        raise invalid(f"Column {shown(column.name)} {said}")
+    if column.kind != "boolean":
         return values
-    range_ = np.iinfo(datatype.lower())
-    low, high = (0, 1) if column.kind == "boolean" else (int(range_.min), int(range_.max))
-    present = [value for value in values if value is not None]
-    if any(type(value) is not int or not low <= value <= high for value in present):
-        raise invalid(f"Column {name} holds a value that is no {datatype} from {low} to {high}.")
-    if column.kind == "boolean":
-        return [None if value is None else bool(value) for value in values]
-    return values
+    return [bool(value) if type(value) is int and value in (0, 1) else value for value in values]
 
 
 def write_inference(

@@ -5,10 +5,7 @@ would hold up the event loop: one thread does it, and what comes meanwhile goes 
 The rest runs in the event loop.
 """
 
-from __future__ import annotations
-
 import asyncio
-from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
@@ -16,7 +13,6 @@ from typing import NamedTuple
 from crumb.online import Answer, CrumbOnline
 from crumb.serve.schema import Record, Schema
 
-MOST_ROWS = 2_048  # rows that are encoded together
 Futures = list[Future[Answer]]
 
 
@@ -30,7 +26,7 @@ class Waiting(NamedTuple):
 class Intake:
     def __init__(self, stream: CrumbOnline, schema: Schema):
         self._stream, self._schema = stream, schema
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: list[Waiting] = []
         self.rows = 0  # rows that wait here
         self._thread = ThreadPoolExecutor(1, "crumb-intake")
         self._pump: asyncio.Task[None] | None = None
@@ -63,12 +59,7 @@ class Intake:
 
     async def _submit_all(self) -> None:
         while self._waiting:
-            turn: list[Waiting] = []
-            rows = 0
-            while self._waiting and (not turn or rows + len(self._waiting[0].records) <= MOST_ROWS):
-                turn.append(self._waiting.popleft())
-                rows += len(turn[-1].records)
-            self.rows -= rows
+            turn, self._waiting, self.rows = self._waiting, [], 0
             await self._submit([one for one in turn if not one.submitted.done()])
         self._pump = None
 

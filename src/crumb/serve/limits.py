@@ -1,7 +1,5 @@
 """What a client may do: how much, how long, and whether at all. The rest is a ``Refusal``."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import math
@@ -174,13 +172,8 @@ class JsonRequest(Request):
     async def json(self) -> Any:
         try:
             return json.loads(await self.body(), parse_constant=_no_constant)
-        except RecursionError:
-            raise malformed("The body is nested too deeply.") from None
-        except json.JSONDecodeError as error:
-            place = f"line {error.lineno}, column {error.colno}"
-            raise malformed(f"The body is not JSON ({place}).") from None
-        except ValueError:  # no UTF-8, or a whole number of thousands of digits
-            raise malformed("The body is not JSON.") from None
+        except (RecursionError, ValueError) as error:
+            raise malformed(f"The body is not JSON: {error}.") from None
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -1,23 +1,27 @@
-"""What people look at: the live page with its numbers, and every operation with a command.
+"""What people look at: the live page with its numbers, and a command for every operation.
 
-Each page is one document, with style and script inside: nothing is fetched from elsewhere.
+The page is one document, with style and script inside: nothing is fetched from elsewhere.
 """
 
-from __future__ import annotations
-
-import html
 import json
 import shlex
+import threading
 import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import asdict
 from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
-from crumb.online import CrumbOnline
+from crumb.online import CrumbOnline, Observer
 from crumb.picture import Plane
 from crumb.serve.service import Service
 
+LENGTH = 180  # seconds that the page shows
+LOOKS = 200  # for drift
+MOST = 2_000  # latencies that are kept of one second
 QUERIES = 200  # the latest, on the map
 EVERY = 1.0  # seconds: many may look, one computes
 
@@ -35,20 +39,74 @@ def live(service: Service) -> dict[str, Any]:
     stream, stats = service.stream, service.stream.stats()
     clusters = stream.plan.n_clusters
     return {
+        **asdict(stats),
         "name": service.name,
         "ready": service.ready,
         "uptime": time.time() - service.started,
         "contexts": clusters,
-        "version": stats.version,
-        "plan_age": stats.plan_age,
         "pending": stats.pending + service.intake.rows,
         "max_pending": stream.options.max_pending,
         "b_min": stream.options.b_min,
         "fill": [stats.fill.get(cluster, 0) for cluster in range(clusters)],
-        "accepted": stats.accepted,
-        "answered": stats.answered,
-        "refresh_failures": stats.refresh_failures,
     }
+
+
+class History(Observer):
+    """The last minutes, second by second, for the page."""
+
+    def __init__(self, clock: Callable[[], float] = time.time):
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._seconds: deque[dict[str, Any]] = deque(maxlen=LENGTH)
+        self._second, self._rows = int(clock()), 0
+        self._latencies: list[float] = []
+        self._looks: deque[dict[str, float]] = deque(maxlen=LOOKS)
+        self._refreshes: deque[float] = deque(maxlen=LOOKS)
+
+    def request(self, seconds: float) -> None:
+        """A prediction went out, this many seconds after it was asked for."""
+        with self._lock:
+            self._turn()
+            if len(self._latencies) < MOST:
+                self._latencies.append(seconds)
+
+    def answered(self, waits: list[float]) -> None:
+        with self._lock:
+            self._turn()
+            self._rows += len(waits)
+
+    def looked(self, drift: Any) -> None:
+        with self._lock:
+            self._looks.append({"time": self._clock(), "score": drift.score})
+
+    def refreshed(self, version: int, seconds: float) -> None:
+        with self._lock:
+            self._refreshes.append(self._clock())
+
+    def view(self) -> dict[str, Any]:
+        """Complete seconds, oldest first; quiet ones are left out."""
+        with self._lock:
+            self._turn()
+            oldest = self._second - LENGTH
+            return {
+                "now": self._clock(),
+                "length": LENGTH,
+                "seconds": [entry for entry in self._seconds if entry["time"] >= oldest],
+                "drift": list(self._looks),
+                "refreshes": list(self._refreshes),
+            }
+
+    def _turn(self) -> None:
+        """Close the second that is over."""
+        second = int(self._clock())
+        if second == self._second:
+            return
+        if self._rows or self._latencies:
+            p50 = p99 = None
+            if self._latencies:
+                p50, p99 = np.percentile(self._latencies, [50, 99]).tolist()
+            self._seconds.append({"time": self._second, "rows": self._rows, "p50": p50, "p99": p99})
+        self._second, self._rows, self._latencies = second, 0, []
 
 
 class Map:
@@ -82,30 +140,17 @@ class Map:
         }
 
 
-def docs_page(name: str, described: dict[str, Any], base: str) -> str:
-    """``described``: the OpenAPI description."""
-    sections = [
-        f"<section><h2><code>{method.upper()} {html.escape(path)}</code></h2>"
-        f"<p>{html.escape(operation['summary'])}. "
-        f"Answers with {', '.join(sorted(operation['responses']))}.</p>"
-        f'<pre tabindex="0">{html.escape(_curl(base + path, name, operation))}</pre></section>'
+def commands(described: dict[str, Any], base: str) -> str:
+    """Every operation of the OpenAPI description as a command that works as pasted into a shell."""
+    return "\n".join(
+        f"# {operation['summary']}\n{_curl(base + path, operation)}\n"
         for path, operations in described["paths"].items()
-        for method, operation in operations.items()
-    ]
-    title = f"{html.escape(name)}: how to ask"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>{title}</title><style>{STYLE}</style></head>"
-        f'<body><main class="docs"><h1>{title}</h1>'
-        '<p><a href="/">The page</a> · <a href="/openapi.json">OpenAPI</a></p>'
-        f"{''.join(sections)}</main></body></html>"
+        for operation in operations.values()
     )
 
 
-def _curl(url: str, name: str, operation: dict[str, Any]) -> str:
-    """A command that works as pasted into a shell."""
-    words = ["curl", "-s", url.replace("{name}", name)]
+def _curl(url: str, operation: dict[str, Any]) -> str:
+    words = ["curl", "-s", url]
     if "security" in operation:
         words += ["-H", "Authorization: Bearer $CRUMB_TOKEN"]
     if "requestBody" in operation:

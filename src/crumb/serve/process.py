@@ -1,13 +1,14 @@
-"""The process: a socket, uvicorn, and an orderly end at SIGTERM."""
-
-from __future__ import annotations
+"""The process: a socket, uvicorn, an orderly end at SIGTERM, and what months of running need."""
 
 import asyncio
 import contextlib
+import ctypes
 import json
+import logging
 import signal
 import socket
 import sys
+import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,16 +19,18 @@ from crumb.errors import InvalidInput
 from crumb.online import CrumbOnline, Observer
 from crumb.serve.app import make_app
 from crumb.serve.limits import Limits
-from crumb.serve.metrics import History, Metrics
+from crumb.serve.page import History
 from crumb.serve.schema import Schema
 from crumb.serve.service import Service
 from crumb.serve.snapshot import PlanArchive, Snapshots, write_schema
-from crumb.serve.upkeep import few_arenas, looking, many_files, repeated, trim
-from crumb.serve.watch import event, log
+from crumb.serve.watch import Metrics, event, log, where
 
 LAST_BYTES = 5  # seconds that a slow reader has for an answer that was written before the end
 BACKLOG = 2_048
 TRIM_EVERY = 15.0  # seconds
+MOST_FILES = 65_536
+ARENAS = 2
+M_ARENA_MAX = -8  # of mallopt(3)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -55,11 +58,11 @@ def run_service(
 
     ``options``: those of ``crumb serve``.
     """
-    state, keep_plans = options.state, options.keep_plans
+    state = options.state
     many_files()
     few_arenas()
-    metrics, history, archive = Metrics(), History(), PlanArchive(state)
-    stream, schema = make_stream([metrics, history, *([archive] if keep_plans else [])])
+    metrics, history = Metrics(), History()
+    stream, schema = make_stream([metrics, history])
     with contextlib.ExitStack() as stack:
         keep = None
         if state is not None:
@@ -67,19 +70,20 @@ def run_service(
             keep = snapshots.write
             state.mkdir(parents=True, exist_ok=True)
             write_schema(state, schema)
-            if keep_plans:
-                archive.start(stream)
-            snapshots.write()
-            stack.callback(snapshots.write)
+            if options.keep_plans:
+                stream.observers.append(PlanArchive(stream, state))
+            keep()
+            stack.callback(keep)
         stack.callback(stream.close)
         service = Service(stream, schema, limits, options.name, keep)
         stack.callback(service.intake.close)
-        stack.enter_context(repeated(options.drift_every, looking(stream), "crumb-drift"))
-        stack.enter_context(repeated(TRIM_EVERY, trim, "crumb-memory"))
-        if state is not None:
-            stack.enter_context(
-                repeated(options.snapshot_every, snapshots.write, "crumb-snapshots")
-            )
+        for seconds, call in (
+            (options.drift_every, lambda: stream.stats().accepted and stream.drift()),
+            (TRIM_EVERY, trim),
+            (options.snapshot_every, keep),
+        ):
+            if call is not None:
+                stack.enter_context(repeated(seconds, call))
         app = make_app(service, metrics, history, learn=options.learn)
         _run(app, service, bound, options.grace, options.json)
 
@@ -146,3 +150,58 @@ def _run(app: Any, service: Service, bound: socket.socket, grace: float, as_json
     except KeyboardInterrupt:
         log.warning("interrupted")
         sys.exit(130)
+
+
+@contextlib.contextmanager
+def repeated(every: float, call: Callable[[], object]) -> Iterator[None]:
+    """Calls something every ``every`` seconds (0: never) in a thread, until the block ends.
+
+    The end waits for what is under way; nothing comes after it.
+    """
+    stop = threading.Event()
+
+    def once() -> None:
+        try:
+            call()
+        except Exception as error:  # the next time may go better
+            event("a timer's work failed", logging.ERROR, **where(error))
+
+    def run() -> None:
+        while not stop.wait(every):
+            once()
+
+    thread = threading.Thread(target=run, name="crumb-timer", daemon=True)
+    if every > 0:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        if thread.is_alive():
+            thread.join()
+
+
+def many_files() -> None:
+    """As many connections as the system lets this process have: the usual 1,024 files are few."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+
+
+# Memory that is no longer used goes back to the system (Linux with glibc). A plan that was replaced
+# leaves holes the size of its contexts in the allocator's arenas, of which every thread has one.
+# Few arenas, and a trim now and then, keep the service as small as on its first day.
+
+
+def few_arenas() -> None:
+    """To be said before threads are started."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").mallopt(M_ARENA_MAX, ARENAS)
+
+
+def trim() -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)

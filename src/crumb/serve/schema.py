@@ -24,6 +24,7 @@ from pydantic import (
     ValidationError,
     WithJsonSchema,
 )
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from crumb.errors import InvalidInput, PlanMismatch
@@ -38,12 +39,13 @@ Record = dict[str, Any]
 
 
 def _moment(text: str) -> np.datetime64:
-    moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in ("Z", "z") else text)
     try:
+        moment = datetime.fromisoformat(text[:-1] + "+00:00" if text[-1:] in ("Z", "z") else text)
         if moment.tzinfo is not None:
             moment = moment.astimezone(timezone.utc).replace(tzinfo=None)
-    except OverflowError as error:
-        raise ValueError("beyond the calendar") from error
+    except (ValueError, OverflowError):
+        said = "Input should be a date and time such as 2024-05-31T12:00:00Z"
+        raise PydanticCustomError("moment", said) from None
     return np.datetime64(moment, "us")
 
 
@@ -58,25 +60,13 @@ TYPES: dict[str, Any] = {
     "datetime": Annotated[
         str, AfterValidator(_moment), WithJsonSchema({"type": "string", "format": "date-time"})
     ],
-    "any": Annotated[float | int | str | bool | None, AfterValidator(lambda _: None)],
+    "any": Annotated[Any, AfterValidator(lambda _: None)],
 }
-WORDS = {  # for the kinds of columns
-    "number": "a number",
-    "boolean": "true or false",
-    "text": "text",
-    "datetime": "a date and time as text",
-    "any": "a number, text, true, false or null",
-}
-JSON_TYPES = {bool: "true or false", str: "text", list: "a list", dict: "an object"}
-WRONG = {  # by pydantic's word for what is wrong with a value
-    "string_unicode": "holds half of a surrogate pair, which is no text.",
-    "string_too_long": f"of row {{row}} has more than {LONGEST:,} characters.",
-    "value_error": "of row {row} is no date and time such as 2024-05-31T12:00:00Z.",
-}
+DTYPES = {"text": "object", "datetime": "datetime64[us]"}  # of checked values; else numbers
 KINDS = {  # by pandas' word for the values of a column; anything else is text
     **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal"), "number"),
-    **{"complex": "number", "boolean": "boolean"},
-    **dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
+    **{"timedelta64": "number", "complex": "number", "boolean": "boolean"},
+    **dict.fromkeys(("date", "datetime", "datetime64", "period"), "datetime"),
 }
 
 
@@ -90,16 +80,6 @@ class Column:
     @property
     def type(self) -> Any:
         return TYPES[self.kind] | None if self.missing else TYPES[self.kind]
-
-    def array(self, values: Sequence[Any]) -> np.ndarray:
-        """Checked values as an array that pandas takes."""
-        if self.kind == "datetime":
-            return np.array(values, dtype="datetime64[us]")
-        if self.kind != "text":
-            return np.array(values, dtype=np.float64)
-        found = np.empty(len(values), dtype=object)
-        found[:] = [np.nan if value is None else value for value in values]
-        return found
 
 
 @dataclass(frozen=True)
@@ -154,23 +134,13 @@ class Schema:
 
     def refusal(self, error: Mapping[str, Any], place: Sequence[Any]) -> Refusal:
         """What pydantic found wrong at a place: the number of a record, then a column."""
-        row, kind, value = place[0], error["type"], error["input"]
-        if len(place) == 1:
-            return invalid(f"Record {row} must be an object of column names and values.")
-        name = shown(place[1])
-        if kind == "extra_forbidden":
-            return invalid(f"Record {row} has {name}, which is no column of the training table.")
-        if kind == "missing":
-            said = f"Record {row} has no value for column {name}; null stands for a missing one."
-            return invalid(said)
-        if value is None:
-            said = f"is missing in row {row}, but never was in the training table."
-        elif kind in WRONG:
-            said = WRONG[kind].format(row=row)
-        else:
-            holds = WORDS[self.columns[self.names.index(place[1])].kind]
-            said = f"holds {holds}, row {row} has {JSON_TYPES.get(type(value), 'a number')}."
-        return invalid(f"Column {name} {said}")
+        row, *column = place
+        if not column:
+            return invalid(f"Record {row}: {error['msg']}.")
+        said = f"of record {row}: {error['msg']}."
+        if error["input"] is None:
+            said = f"is missing in record {row}, but never was in the training table."
+        return invalid(f"Column {shown(column[0])} {said}")
 
     def row(self, record: Record) -> Any:
         """A checked record, as ``CrumbOnline.submit`` takes it."""
@@ -179,11 +149,14 @@ class Schema:
 
     def table(self, records: Sequence[Record], names: Sequence[Any] | None) -> Rows:
         """Checked records as a table; ``names`` are those of the pool's columns."""
-        columns = zip(*(record.values() for record in records), strict=True)
-        arrays = [c.array(values) for c, values in zip(self.columns, columns, strict=True)]
+        values = zip(*(record.values() for record in records), strict=True)
+        columns = [
+            np.array(column, dtype=DTYPES.get(each.kind, "float64"))
+            for each, column in zip(self.columns, values, strict=True)
+        ]
         if not self.named or names is None:
-            return np.column_stack(arrays)
-        return pd.DataFrame(dict(zip(names, arrays, strict=True)))
+            return np.column_stack(columns)
+        return pd.DataFrame(dict(zip(names, columns, strict=True)))
 
     def to_json(self) -> bytes:
         return TypeAdapter(Schema).dump_json(self, indent=1)
@@ -215,12 +188,8 @@ def _kind(present: pd.Series) -> str:
     if not len(present):
         return "any"
     if isinstance(present.dtype, pd.CategoricalDtype):
-        whole = present.cat.categories.inferred_type in ("integer", "floating")
-        return "number" if whole else "text"
-    if pd.api.types.is_timedelta64_dtype(present.dtype):
-        return "number"
-    if isinstance(present.dtype, pd.PeriodDtype):
-        return "datetime"
+        numbers = present.cat.categories.inferred_type in ("integer", "floating")
+        return "number" if numbers else "text"
     return KINDS.get(pd.api.types.infer_dtype(present), "text")
 
 
@@ -235,15 +204,11 @@ def _example(present: pd.Series, kind: str) -> Any:
     if kind == "number":
         if pd.api.types.is_timedelta64_dtype(present.dtype):
             present = present / pd.Timedelta(days=1)
-        return _middle(present.to_numpy(dtype=np.float64))
+        numbers = present.to_numpy(dtype=np.float64)
+        finite = numbers[np.isfinite(numbers)]
+        middle = float(f"{np.median(finite) if len(finite) else 0.0:.{DIGITS}g}")
+        return int(middle) if middle.is_integer() else middle
     counts = present.value_counts()
     if kind == "boolean":
         return bool(counts.index[0])
     return str(counts.index[0]) if counts.iloc[0] >= FREQUENT else "text"
-
-
-def _middle(numbers: np.ndarray) -> float | int:
-    """The median, rounded; whole where all numbers are."""
-    finite = numbers[np.isfinite(numbers)]
-    middle = float(f"{np.median(finite) if len(finite) else 0.0:.{DIGITS}g}")
-    return int(middle) if (numbers % 1 == 0).all() and middle.is_integer() else middle

@@ -1,7 +1,5 @@
 """One stream behind HTTP: takes the rows of requests, waits for answers, knows when to stop."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
@@ -93,8 +91,6 @@ class Service:
         """Labelled rows for the next refresh; how many wait for it now."""
         self._accept(request, records)
         try:
-            if len(labels) != len(records):
-                raise invalid(f"There are {len(records)} records and {len(labels)} labels.")
             waiting = self.stream.stats().learned
             if waiting + len(records) > MOST_LEARNED:
                 most = f"at most {MOST_LEARNED:,} may"

@@ -1,7 +1,5 @@
 """The state of a service on disk: on a timer and at exit, whole or not at all."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
@@ -11,9 +9,8 @@ from pathlib import Path
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from crumb.online import CrumbOnline, Observer
-from crumb.serve.metrics import Metrics
 from crumb.serve.schema import Schema
-from crumb.serve.watch import event, where
+from crumb.serve.watch import Metrics, event, where
 
 STREAM, SCHEMA = "stream.crumb", "columns.json"
 
@@ -52,12 +49,8 @@ class Snapshots:
 class PlanArchive(Observer):
     """Keeps the plan of every version: an answer names its version, and can be made again."""
 
-    def __init__(self, folder: Path | None):
-        self._folder = folder
-        self._stream: CrumbOnline | None = None
-
-    def start(self, stream: CrumbOnline) -> None:
-        self._stream = stream
+    def __init__(self, stream: CrumbOnline, folder: Path):
+        self._stream, self._folder = stream, folder
         self._keep()
 
     def refreshed(self, version: int, seconds: float) -> None:
@@ -67,9 +60,8 @@ class PlanArchive(Observer):
             event("a plan could not be kept", logging.ERROR, **where(error))
 
     def _keep(self) -> None:
-        if self._stream is not None and self._folder is not None:
-            current = self._stream.current
-            current.plan.save(self._folder / f"plan-{current.number}.crumb")
+        current = self._stream.current
+        current.plan.save(self._folder / f"plan-{current.number}.crumb")
 
 
 def has_snapshot(folder: Path) -> bool:

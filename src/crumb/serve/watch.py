@@ -1,4 +1,4 @@
-"""What the service says about itself: lines of JSON on standard error, one for every request.
+"""What the service says about itself: lines of JSON, one for every request, and metrics.
 
 They hold no feature values: neither bodies nor messages that may quote them.
 """
@@ -11,16 +11,23 @@ import sys
 import time
 import traceback
 import warnings
+from collections.abc import Iterable
 from datetime import datetime, timezone
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
+import prometheus_client as prometheus
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from crumb.online import Observer
 from crumb.serve.limits import GONE, Limits
 
 if TYPE_CHECKING:
-    from crumb.serve.metrics import History, Metrics
+    from crumb.serve.page import History
+    from crumb.serve.service import Service
 
 # Without a token: the page asks for it, and holds no data itself.
 OPEN = ("/", "/v2/health/live", "/v2/health/ready")
@@ -28,6 +35,8 @@ METHODS = ("GET", "POST", "HEAD")
 NO_TOKEN = JSONResponse(
     {"error": "A valid bearer token is needed."}, 401, {"WWW-Authenticate": 'Bearer realm="crumb"'}
 )
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+ROWS = tuple(2**i for i in range(13))
 log = logging.getLogger("crumb.serve")
 
 
@@ -70,6 +79,86 @@ def set_up_logs(level: str, stream: TextIO | None = None) -> None:
 
 def _warned(_: Any, category: type[Warning], filename: str, lineno: int, *more: Any) -> None:
     event("warning", logging.WARNING, category=category.__name__, at=f"{filename}:{lineno}")
+
+
+class Metrics(Observer):
+    """Counters and histograms; the gauges of ``Gauges`` are read when they are asked for."""
+
+    def __init__(self) -> None:
+        self.registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=self.registry)
+        here: dict[str, Any] = {"namespace": "crumb", "registry": self.registry}
+        counter, gauge = partial(prometheus.Counter, **here), partial(prometheus.Gauge, **here)
+        histogram = partial(prometheus.Histogram, buckets=SECONDS, **here)
+        self.requests = counter("requests", "Requests, by route and status.", ["route", "status"])
+        self.errors = counter("errors", "Requests without a prediction, by reason.", ["reason"])
+        said = "From the first byte to the answer."
+        self.request_seconds = histogram("request_seconds", said, ["route"])
+        self.wait_seconds = histogram("wait_seconds", "Of a row, from its coming to its answer.")
+        self.pass_seconds = histogram("pass_seconds", "Of a pass.")
+        self.pass_rows = histogram("pass_rows", "Rows that share a pass.", buckets=ROWS)
+        self.pass_failures = counter("pass_failures", "Passes that failed.")
+        self.refreshes = counter("refreshes", "Plans that replaced another.")
+        self.refresh_failures = counter("refresh_failures", "Plans that could not be made.")
+        longer = (*SECONDS, 60.0, 300.0)
+        self.refresh_seconds = histogram("refresh_seconds", "What a new plan took.", buckets=longer)
+        said = "The last look: above 1 the queries have left the plan."
+        self.drift_score = gauge("drift_score", said)
+        self.snapshots = counter("snapshots", "Snapshots, by outcome.", ["outcome"])
+        self.snapshot_time = gauge("snapshot_timestamp_seconds", "Of the last snapshot.")
+        for outcome in ("written", "failed"):
+            self.snapshots.labels(outcome)  # 0 is an answer too
+
+    def answered(self, waits: list[float]) -> None:
+        for seconds in waits:
+            self.wait_seconds.observe(seconds)
+
+    def passed(self, cluster: int, rows: int, seconds: float) -> None:
+        self.pass_seconds.observe(seconds)
+        self.pass_rows.observe(rows)
+
+    def failed(self, rows: int, error: BaseException) -> None:
+        self.pass_failures.inc()
+
+    def refreshed(self, version: int, seconds: float) -> None:
+        self.refreshes.inc()
+        self.refresh_seconds.observe(seconds)
+
+    def refresh_failed(self, error: BaseException) -> None:
+        self.refresh_failures.inc()
+
+    def looked(self, drift: Any) -> None:
+        self.drift_score.set(drift.score)
+
+
+class Gauges(Collector):
+    """Where the stream stands at the moment of reading."""
+
+    def __init__(self, service: Service):
+        self._service = service
+
+    def collect(self) -> Iterable[Any]:
+        service, stats = self._service, self._service.stream.stats()
+        said = "Rows, by outcome; restarts included."
+        rows = CounterMetricFamily("crumb_rows", said, labels=["outcome"])
+        for outcome in ("accepted", "answered", "failed", "cancelled", "refused"):
+            rows.add_metric([outcome], getattr(stats, outcome))
+        yield rows
+        said = "Rows in the buffer of a cluster."
+        fill = GaugeMetricFamily("crumb_buffer_rows", said, labels=["cluster"])
+        for cluster in range(service.stream.plan.n_clusters):
+            fill.add_metric([str(cluster)], stats.fill.get(cluster, 0))
+        yield fill
+        for name, said, value in (
+            ("queue_rows", "Rows accepted and not answered.", stats.pending),
+            ("intake_rows", "Rows read and not yet encoded.", service.intake.rows),
+            ("requests_active", "Requests that wait for their answer.", service.active),
+            ("plan_version", "Of the plan that answers.", stats.version),
+            ("pool_version", "Of the pool.", stats.pool_version),
+            ("plan_age_seconds", "Since the plan was made.", stats.plan_age),
+            ("ready", "1 while requests are taken.", int(service.ready)),
+        ):
+            yield GaugeMetricFamily(f"crumb_{name}", said, value=value)
 
 
 class Watch:
