@@ -39,3 +39,22 @@ class StreamFull(CrumbError, RuntimeError):
 
 class StreamClosed(CrumbError, RuntimeError):
     """A stream that takes no more queries, or gave up those that it had."""
+
+
+def positive(name: str, value: Any, least: int = 1) -> int:
+    """A whole number that a user gave, checked."""
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
+        return int(value)
+    raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
+def non_negative(name: str, value: Any) -> int:
+    return positive(name, value, 0)
+
+
+def megabytes(name: str, value: Any) -> int:
+    """A number of megabytes in bytes."""
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else -1.0
+    if 0 <= number < float("inf"):
+        return int(number * 1e6)
+    raise InvalidInput(f"{name} must be a number of megabytes, 0 or more, got {value!r}.")
