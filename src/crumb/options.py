@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 # Measured: docs/defaults.md.
 DEFAULT_CLUSTERS = 20  # K; a strategy may have a default of its own
 DEFAULT_CONTEXT = 1_000  # n
+LEAST_BANDWIDTH = 1e-12  # standard deviations: points differ by less only through rounding
 DEFAULTS: dict[str, Any] = {
     "strategy": "mmd",
     "n_clusters": "auto",
@@ -139,7 +140,7 @@ class Options:
             self,
             n_clusters=int(clusters or 1),
             context_size=size,
-            bandwidth=float(sigma),
+            bandwidth=max(float(sigma), LEAST_BANDWIDTH),
             facts={**self.facts, **pool.facts},
         )
 

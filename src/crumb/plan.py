@@ -37,7 +37,8 @@ class Plan:
     Attributes
     ----------
     labels : array (T,)
-        The cluster of each query.
+        The cluster of each query. Queries far outside of the pool are routed: they have no part in
+        the choice of clusters and contexts, unless they are the majority.
     contexts : list of K arrays
         Row indices into the pool, most wanted first.
     mmd2 : list of K arrays
@@ -186,19 +187,37 @@ def make_plan(pool: Pool, queries: np.ndarray, options: Options, evidence: bool 
     # k-means starts from rows by their position. With queries ordered by their values, the order
     # in which they came changes nothing.
     by_value = value_order(queries)
-    finder = pool.finder(options)
+    near, finder = _near(pool, queries, options)[by_value], pool.finder(options)
     options = options if finder.whole else _among_candidates(options)
     watched = options.verbose and isinstance(options.strategy, MMD)
     with (
         block_threads(options.n_jobs, options.device) as map_blocks,
         progress_bar(0, "herding", watched) as advance,
     ):
-        problem = Problem(finder, queries[by_value], options, map_blocks, advance)
+        whole = Problem(finder, queries[by_value], options, map_blocks, advance)
+        problem = replace(whole, queries=whole.queries[near])
         selection = options.strategy.select(problem)
-        plan = _finish(problem, selection, pool, evidence, np.argsort(by_value))
+        mmd2, swapped = _keep_rare_classes(problem, selection, evidence)
+        if not near.all():
+            labels, selection.labels = selection.labels, whole.route(selection.centroids)
+            selection.labels[near] = labels
+        came = np.argsort(by_value)
+        plan = _finish(whole, selection, mmd2, swapped, pool, evidence, came)
     if finder.whole:
         plan.pool_points, plan.query_points = finder.held.points, queries
     return plan
+
+
+def _near(pool: Pool, queries: np.ndarray, options: Options) -> np.ndarray:
+    """Queries that choose clusters and contexts: (T,).
+
+    One that is far outside of the pool has no rows of its kind there. It would only draw a
+    centroid, and perhaps a whole cluster, away from the others.
+    """
+    far = pool.space.reach.beyond(queries)
+    if not options.strategy.shares or 2 * far.sum() >= len(far):
+        far[:] = False
+    return ~far
 
 
 def _among_candidates(options: Options) -> Options:
@@ -209,19 +228,35 @@ def _among_candidates(options: Options) -> Options:
     return replace(options, device="cpu", asked=asked)
 
 
-def _finish(
-    problem: Problem, selection: Selection, pool: Pool, evidence: bool, came: np.ndarray
-) -> Plan:
-    """Rare classes, evidence, and the queries back in the order in which they ``came``."""
+def _keep_rare_classes(
+    problem: Problem, selection: Selection, evidence: bool
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """The traces, and how many rows of each context were swapped."""
     minimum = problem.options.min_per_class if problem.options.strategy.drops_rows else 0
     swapped = selection.keep_rare_classes(problem.finder.held, minimum)
     mmd2 = selection.mmd2 or [UNMEASURED] * len(swapped)
     mmd2 = [UNMEASURED if new else trace for trace, new in zip(mmd2, swapped, strict=True)]
-    distance, outside = np.full(len(came), np.nan), np.zeros(len(came), dtype=bool)
     if evidence:
-        from crumb.evidence import measure_support, measure_traces
+        from crumb.evidence import measure_traces
 
         measure_traces(problem, selection, mmd2, swapped)
+    return mmd2, swapped
+
+
+def _finish(
+    problem: Problem,
+    selection: Selection,
+    mmd2: list[np.ndarray],
+    swapped: np.ndarray,
+    pool: Pool,
+    evidence: bool,
+    came: np.ndarray,
+) -> Plan:
+    """Support, and the queries back in the order in which they ``came``."""
+    distance, outside = np.full(len(came), np.nan), np.zeros(len(came), dtype=bool)
+    if evidence:
+        from crumb.evidence import measure_support
+
         distance, outside = measure_support(problem, selection)
     used, first, labels = np.unique(selection.labels[came], return_index=True, return_inverse=True)
     order = used[np.argsort(first)]  # numbered as their queries appear; empty clusters are dropped

@@ -30,6 +30,7 @@ TRIAL = 10  # one cluster in ten tries more candidates, and at least two do
 # Clusters that advance in step: threads wait for each other less over few and long operations.
 # With many candidates the operations of one cluster are long enough.
 GROUP, GROUP_ROWS = 5, 120_000
+FARTHEST = 1e3  # bandwidths from the centroid: the rounding of squares is still no kernel value
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ class CandidateObjective:
         # (A, M)  −∞ is never chosen
         self.cross: np.ndarray = np.full(self.left.shape[:2], -np.inf, dtype)
         for k, (mine, terms) in enumerate(zip(points, cross, strict=True)):
-            self.left[k, : len(mine), :d] = mine / kernel.sigma
+            # Farther out all kernel values are 0, but products would overflow.
+            self.left[k, : len(mine), :d] = (mine / kernel.sigma).clamp(-FARTHEST, FARTHEST)
             self.cross[k, : len(mine)] = terms
         # With two more columns one product gives the exponent: x·y − ‖x‖²/2 − ‖y‖²/2.
         x = self.left[..., :d]

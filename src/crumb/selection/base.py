@@ -174,6 +174,10 @@ class Problem:
         """Stage 1: the cluster of each query (T,), and the centroids (K, d)."""
         return cluster(self.queries, self.options.n_clusters, self.seed)
 
+    def route(self, centroids: np.ndarray) -> np.ndarray:
+        """The cluster with the nearest centroid for each query: (T,)."""
+        return nearest_centroid(self.queries, centroids)
+
     def features(self) -> RandomFourierFeatures:
         """The same Ω and b however often they are asked for."""
         d, sigma = self.queries.shape[1], self.options.bandwidth
@@ -250,6 +254,7 @@ class Strategy(BaseEstimator, ABC):
     name: ClassVar[str]
     default_clusters: ClassVar[int | None] = None  # of its own; None: that of options.py
     drops_rows: ClassVar[bool] = True  # False: every context is the whole pool
+    shares: ClassVar[bool] = True  # False: every query has a context of its own
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)

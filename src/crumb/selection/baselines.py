@@ -41,6 +41,7 @@ class KNN(Strategy):
     """The n nearest pool rows of each query. Every query is a cluster: ``n_clusters`` is unused."""
 
     name = "knn"
+    shares = False
 
     def select(self, problem: Problem) -> Selection:
         queries = problem.queries

@@ -25,8 +25,9 @@ from crumb.errors import InvalidInput
 
 Rows: TypeAlias = "np.ndarray | pd.DataFrame"
 
-# PFNs work in float32: what is beyond it is infinite to them.
-LARGEST = float(np.finfo(np.float32).max)
+# PFNs work in float32, which ends at 3.4e38. What is about as large is infinite to them; -3.4e38
+# also is what many programs write where there are no data.
+LARGEST = 1e38
 
 
 def in_files(X: Any) -> bool:

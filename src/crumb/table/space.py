@@ -5,6 +5,9 @@ the mean, that is 0. A categorical column becomes indicators of height 1, so two
 categories are √2 apart: as far as two independent draws of a standardised number are in the mean
 square. Where a column has many categories, the rare ones share an indicator.
 
+A query may lie anywhere. Beyond ``FAR`` times the pool's own range all values are the same to the
+space: distances stay exact, and such queries can be told apart from the others (``Reach``).
+
 A space is learned from statistics (moments and counts). These can be merged: a table in files is
 learned block by block. It is applied to a table, to a block of a file or to a single row.
 ``features=`` replaces it by a transformer of the user's own, or adds the network's view of the rows
@@ -35,6 +38,7 @@ MAX_CATEGORIES = 32  # indicators a column
 MAX_INDICATORS = 256  # indicators in all: the width stays bounded, however many columns there are
 DOUBLE_CELLS = 100_000_000  # cells up to which points are float64 (800 MB); float32 above
 BLOCK_ROWS = 1 << 15
+FAR = 10.0  # times the pool's range on either side: farther out values are not told apart
 EMBEDDING = "embedding"
 # How far rows lie apart by their embeddings, relative to how far they do by their columns.
 # Measured beside 1/2, 1 and 2: docs/experiments/ideas.
@@ -46,8 +50,27 @@ class Space(Protocol):
 
     width: int
     dtype: Any  # of the points
+    reach: Reach  # of the first columns; the others are bounded by themselves
 
     def transform(self, rows: Rows) -> np.ndarray: ...
+
+
+class Reach:
+    """How far out points lie at most. Rows of the pool are always within."""
+
+    def __init__(self, low: np.ndarray, high: np.ndarray):
+        room = FAR * np.maximum(high - low, 1.0)  # a constant column has no range
+        self.low, self.high = low - room, high + room
+
+    def clip(self, points: np.ndarray) -> np.ndarray:
+        """In place."""
+        return np.clip(points, self.low, self.high, out=points)
+
+    def beyond(self, points: np.ndarray) -> np.ndarray:
+        """Which rows lie at the limit in some column."""
+        points = points[:, : len(self.low)]
+        low, high = self.low.astype(points.dtype), self.high.astype(points.dtype)
+        return ((points <= low) | (points >= high)).any(axis=1)
 
 
 def check_features(features: Any) -> None:
@@ -78,6 +101,7 @@ class ColumnSpace:
         self.numbers, self.categories = encoder.numeric_indices, encoder.categorical_indices
         moments = statistics.moments.bounded()
         self.mean, self.scale = moments.mean, moments.scale()
+        self.reach = Reach(*((moments.bounds().T - self.mean) / self.scale))
         most = max(2, min(MAX_CATEGORIES, MAX_INDICATORS // max(1, len(self.categories))))
         self.indicators = [Indicators(counts, most) for counts in statistics.counts]
         self.width = len(self.numbers) + sum(one.width for one in self.indicators)
@@ -94,7 +118,7 @@ class ColumnSpace:
     def _fill(self, points: np.ndarray, rows: Rows) -> None:
         for place, j in enumerate(self.numbers):
             values = number_column(rows, j)
-            points[:, place] = _standard(values, self.mean[place], self.scale[place])
+            points[:, place] = self._standard(values, place)
         first = len(self.numbers)
         for j, indicators in zip(self.categories, self.indicators, strict=True):
             places = indicators.places(column(rows, j))
@@ -112,7 +136,7 @@ class ColumnSpace:
     def point(self, values: Sequence[Any], numbers: np.ndarray) -> np.ndarray:
         """(1, width) of one encoded row: ``values`` of all columns, ``numbers`` in float64."""
         point = np.zeros((1, self.width), dtype=self.dtype)
-        point[0, : len(self.numbers)] = _standard(numbers[self.numbers], self.mean, self.scale)
+        point[0, : len(self.numbers)] = self._standard(numbers[self.numbers], slice(None))
         first = len(self.numbers)
         for j, indicators in zip(self.categories, self.indicators, strict=True):
             place = indicators.place(values[j])
@@ -121,11 +145,11 @@ class ColumnSpace:
             first += indicators.width
         return point
 
-
-def _standard(values: np.ndarray, mean: Any, scale: Any) -> np.ndarray:
-    values = (values - mean) / scale
-    values[np.isnan(values)] = 0.0
-    return values
+    def _standard(self, values: np.ndarray, place: int | slice) -> np.ndarray:
+        with np.errstate(over="ignore"):  # what is infinite then is clipped
+            values = (values - self.mean[place]) / self.scale[place]
+        values[np.isnan(values)] = 0.0
+        return np.clip(values, self.reach.low[place], self.reach.high[place], out=values)
 
 
 class Indicators:
@@ -167,10 +191,13 @@ class OwnSpace:
         self.width = points.shape[1]
         # Only distances matter, and they are exact only near the origin.
         self.centre = points.mean(axis=0)
-        return points - self.centre
+        points = points - self.centre
+        self.reach = Reach(points.min(axis=0), points.max(axis=0))
+        return points
 
     def transform(self, rows: Rows) -> np.ndarray:
-        return self._checked(self.transformer.transform(rows), len(rows)) - self.centre
+        points = self._checked(self.transformer.transform(rows), len(rows)) - self.centre
+        return self.reach.clip(points)
 
     def _checked(self, points: Any, n_rows: int) -> np.ndarray:
         points = points.toarray() if hasattr(points, "toarray") else points
@@ -188,7 +215,7 @@ class EmbeddedSpace:
 
     def __init__(self, columns: ColumnSpace, embed: RowEmbedding, weight: float, width: int):
         self.columns, self.embed, self.weight = columns, embed, weight
-        self.width, self.dtype = columns.width + width, columns.dtype
+        self.width, self.dtype, self.reach = columns.width + width, columns.dtype, columns.reach
 
     def transform(self, rows: Rows) -> np.ndarray:
         return self.joined(self.columns.transform(rows), self.embed(rows))
