@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import threading
+import warnings
 
+import numpy as np
 import pytest
 import torch
+from sklearn.neighbors import NearestNeighbors
+from sklearn.utils.parallel import Parallel, delayed
 
 from crumb.errors import InvalidInput
-from crumb.machine import block_threads, resolve_jobs, torch_threads
+from crumb.machine import block_threads, quiet, resolve_jobs, said_once, torch_threads
+from crumb.selection.clustering import cluster
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +65,68 @@ def test_numbers_of_jobs() -> None:
     for wrong in (0, 1.5, True, "all"):
         with pytest.raises(InvalidInput, match="n_jobs must be"):
             resolve_jobs(wrong)
+
+
+def recorded(work) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        work()
+    return [str(warning.message) for warning in caught]
+
+
+def test_warnings_are_held_back_by_their_text_and_only_inside() -> None:
+    def work() -> None:
+        with quiet("not this"):
+            warnings.warn("not this one", stacklevel=1)
+            warnings.warn("but this one", stacklevel=1)
+            with quiet():
+                warnings.warn("nothing", stacklevel=1)
+        warnings.warn("not this one, outside", stacklevel=1)
+
+    assert recorded(work) == ["but this one", "not this one, outside"]
+    with quiet():
+        pass
+    assert sum(one[1:] == warnings.filters[0][1:] for one in warnings.filters) == 1
+
+
+def test_scikit_learn_can_copy_the_filters() -> None:
+    with quiet("none"):
+        found = NearestNeighbors().fit(np.eye(9)).kneighbors(np.eye(9))[1]
+        jobs = Parallel(n_jobs=2)(delayed(abs)(-i) for i in range(3))
+    assert found[:, 0].tolist() == list(range(9))
+    assert jobs == [0, 1, 2]
+
+
+def test_what_was_said_is_not_said_again() -> None:
+    said: set[str] = set()
+
+    def work() -> None:
+        for _ in range(3):
+            with said_once(said):
+                warnings.warn("one", stacklevel=1)
+                warnings.warn("two", stacklevel=1)
+
+    assert recorded(work) == ["one", "two"]
+
+
+def test_threads_neither_wait_for_each_other_s_warnings_nor_lose_them() -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def busy() -> None:  # a long pass of another estimator
+        with said_once(set()), quiet():
+            inside.set()
+            leave.wait(60)
+
+    def work() -> None:
+        thread = threading.Thread(target=busy)
+        thread.start()
+        assert inside.wait(60)
+        mine = threading.Thread(target=lambda: cluster(np.zeros((9, 2)), 3, 0))
+        mine.start()
+        mine.join(30)
+        assert not mine.is_alive()  # it did not wait for the other one
+        warnings.warn("mine", stacklevel=1)
+        leave.set()
+        thread.join()
+
+    assert recorded(work) == ["mine"]

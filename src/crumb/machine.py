@@ -14,7 +14,8 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import ContextVar
 from numbers import Integral
 from typing import Any
 
@@ -122,31 +123,53 @@ def block_threads(n_jobs: int | None, device: str = "cpu") -> Iterator[MapBlocks
                 yield executor.map
 
 
-_filters = threading.RLock()  # Python's warning filters are global: one thread at a time
+# Which warnings this thread (or asyncio task) holds back. Python's filters are one list for the
+# whole process, and to change it for a while would need a lock around all the work.
+_held_back: ContextVar[tuple[Callable[[str], bool], ...]] = ContextVar("held back", default=())
+
+
+class _HeldBackHere:
+    """Stands in a warning filter where Python has a regular expression."""
+
+    pattern = "(?!)"  # for copies of the filter, such as scikit-learn makes: matches nothing
+
+    def match(self, text: str) -> bool:
+        return any(holds(text) for holds in _held_back.get())
+
+
+_FILTER: Any = ("ignore", _HeldBackHere(), Warning, None, 0)
 
 
 @contextmanager
-def quiet(message: str = "", category: type[Warning] = Warning) -> Iterator[None]:
-    """Hold back warnings of a kind."""
-    with _filters, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message, category)
-        yield
-
-
-@contextmanager
-def said_once(said: set[str]) -> Iterator[None]:
-    """Show each warning only the first time; ``said`` remembers. Packages warn in every pass."""
+def hold_back(holds: Callable[[str], bool]) -> Iterator[None]:
+    """Show no warning of this thread whose text ``holds``; other threads notice nothing."""
+    filters: Any = warnings.filters
+    if not filters or filters[0] is not _FILTER:  # users and tests put filters in front, too
+        with suppress(ValueError):
+            filters.remove(_FILTER)
+        filters.insert(0, _FILTER)
+    before = _held_back.set((*_held_back.get(), holds))
     try:
-        with _filters, warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield
+        yield
     finally:
-        for warning in caught:
-            if str(warning.message) not in said:
-                said.add(str(warning.message))
-                warnings.warn_explicit(
-                    warning.message, warning.category, warning.filename, warning.lineno
-                )
+        _held_back.reset(before)
+
+
+def quiet(*texts: str) -> AbstractContextManager[None]:
+    """Hold back warnings that begin with one of these texts; all of them if none is given."""
+    return hold_back(lambda text: text.startswith(texts or ""))
+
+
+def said_once(said: set[str]) -> AbstractContextManager[None]:
+    """Show each warning only the first time; ``said`` remembers. Packages warn in every pass."""
+
+    def holds(text: str) -> bool:
+        if text in said:
+            return True
+        said.add(text)
+        return False
+
+    return hold_back(holds)
 
 
 Advance = Callable[..., object]  # moves a progress bar on, as ``no_progress`` does not

@@ -99,7 +99,7 @@ class FileFinder(Finder):
 
         sample, seed = self.pool.sketch.points, self.seed % 2**32
         n_clusters = min(n_clusters, MOST_CENTROIDS, len(sample))
-        with quiet(category=UserWarning):
+        with quiet():
             means = MiniBatchKMeans(n_clusters, random_state=seed, n_init=1, batch_size=4_096)
             return np.unique(means.fit(sample).cluster_centers_, axis=0)
 

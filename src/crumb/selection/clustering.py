@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import pairwise_distances_argmin_min
 from threadpoolctl import threadpool_limits
 
@@ -31,7 +30,7 @@ def cluster(points: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray,
     if n_clusters == 1:
         return np.zeros(len(points), dtype=np.int64), points.mean(axis=0, keepdims=True)
     # With fewer distinct points than clusters some are empty: they are dropped below.
-    with quiet(category=ConvergenceWarning):
+    with quiet("Number of distinct clusters"):
         centroids = _k_means(points, n_clusters, seed % 2**32)
     used, labels = np.unique(nearest_centroid(points, centroids), return_inverse=True)
     return labels.astype(np.int64), centroids[used]
