@@ -348,7 +348,8 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     categorical_features : list or None, default=None
         Columns that hold categories although they look like numbers: names, positions or a mask.
     min_per_class : int, default=1
-        Rows of each class that a context keeps where the pool has them; 0 turns this off.
+        Rows of each class that a context keeps where the pool has them; 0 turns this off. With more
+        than ten classes at most a tenth of a context is swapped for that.
     n_estimators : int, default=1
         Ensemble members of the PFN. The cost of a prediction is proportional to it.
     model_options : dict or None, default=None

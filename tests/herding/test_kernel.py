@@ -58,6 +58,23 @@ def test_random_features_are_the_formula_of_the_paper() -> None:
     np.testing.assert_allclose(trace.numpy(), direct, atol=1e-14)
 
 
+def test_random_features_of_many_queries_are_made_in_blocks() -> None:
+    sizes = []
+
+    class Watched(RandomFourierFeatures):
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            sizes.append(len(x))
+            return super().__call__(x)
+
+    rng = np.random.default_rng(0)
+    plain = RandomFourierFeatures.draw(2, 256, 1.0, rng)
+    queries, context = (torch.from_numpy(rng.normal(size=(n, 2))) for n in (30_000, 9_000))
+    trace = Watched(plain.omega, plain.phase).prefix_mmd2(context, queries)
+    assert max(sizes) * 256 <= kernel.BLOCK_CELLS  # 8 MB, however many there are
+    whole = plain(queries).mean(0) - plain(context).cumsum(0)[-1] / len(context)
+    assert float(trace[-1]) == pytest.approx(float((whole * whole).sum()), rel=1e-9)
+
+
 def test_random_features_approach_the_kernel_as_their_number_grows() -> None:
     x = np.random.default_rng(1).normal(size=(40, 4))
     exact = brute_force.rbf(x, x, 1.5)

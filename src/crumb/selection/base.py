@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from crumb.options import Options
 
 SUPPORT_ROWS = 20_000  # pool rows that tell whether the pool reaches a query
+# ``min_per_class`` swaps at most this share of a context, but always enough for a few classes.
+MOST_SWAPPED, FEW_CLASSES = 0.1, 10
 REGISTRY: dict[str, type[Strategy]] = {}
 
 
@@ -210,42 +212,63 @@ class Selection:
         swapped = np.zeros(len(self.contexts), dtype=np.int64)
         if held.codes is None or not min_per_class:
             return swapped
+        rare = RareClasses(held.points, held.codes, min_per_class)
         for k, context in enumerate(self.contexts):
             before = held.places(context)
-            about = self.centroids[k], held.points, held.codes, min_per_class
-            after = keep_rare_classes(before, *about)
+            after = rare.keep(before, self.centroids[k])
             swapped[k] = int((~np.isin(after, before)).sum())
             self.contexts[k] = held.numbers(after)
         return swapped
 
 
-def keep_rare_classes(
-    context: np.ndarray, centroid: np.ndarray, pool: np.ndarray, y: np.ndarray, min_per_class: int
-) -> np.ndarray:
-    """The context with at least ``min_per_class`` rows of each class, as far as there is room.
+class RareClasses:
+    """Keeps rows of every class in contexts, as far as there is room.
 
     Herding looks at features alone, and so do all the baselines. A rare class that lies elsewhere
     drops out of a context, and the PFN then gives it probability zero. So the least wanted rows of
-    frequent classes are swapped for the missing classes' rows nearest to the cluster.
-    ``y`` holds class codes 0 … C−1. Rows that stay keep their order; new rows come at the end.
+    frequent classes are swapped for the missing classes' rows nearest to the cluster. Where there
+    are many classes only the nearest rows come in: a context stays one of its cluster.
     """
-    in_pool = np.bincount(y)
-    minima = (np.minimum(in_pool, minimum) for minimum in range(min_per_class, -1, -1))
-    wanted = next(rows for rows in minima if rows.sum() <= len(context))  # the most with room
-    present = np.bincount(y[context], minlength=len(in_pool))
-    missing = np.maximum(wanted - present, 0)
-    if not missing.any():
-        return context
-    incoming = []
-    for label in np.flatnonzero(missing):
-        rows = np.setdiff1d(np.flatnonzero(y == label), context)
-        distance = ((pool[rows] - centroid) ** 2).sum(axis=1)
-        incoming.append(rows[np.argsort(distance, kind="stable")[: missing[label]]])
-    # The last rows of classes that can spare them go.
-    backwards = y[context][::-1]
-    later = pd.Series(backwards).groupby(backwards).cumcount().to_numpy()  # of the same class
-    leaving = np.flatnonzero(later < (present - wanted)[backwards])[: missing.sum()]
-    return np.concatenate([np.delete(context, len(context) - 1 - leaving), *incoming])
+
+    def __init__(self, pool: np.ndarray, y: np.ndarray, min_per_class: int):
+        """``y`` holds class codes 0 … C−1."""
+        self.pool, self.y, self.least = pool, y, min_per_class
+        self.in_pool = np.bincount(y)
+        by_class = np.argsort(y, kind="stable")
+        self.rows = np.split(by_class, np.cumsum(self.in_pool)[:-1])  # C arrays
+
+    def keep(self, context: np.ndarray, centroid: np.ndarray) -> np.ndarray:
+        """The context with at least ``min_per_class`` rows of each class.
+
+        Rows that stay keep their order; new rows come at the end.
+        """
+        minima = (np.minimum(self.in_pool, minimum) for minimum in range(self.least, -1, -1))
+        wanted = next(rows for rows in minima if rows.sum() <= len(context))  # the most with room
+        mine = self.y[context]
+        present = np.bincount(mine, minlength=len(self.in_pool))
+        missing = np.maximum(wanted - present, 0)
+        if not missing.any():
+            return context
+        incoming = self._nearest(missing, context, centroid)
+        # The last rows of classes that can spare them go.
+        backwards = mine[::-1]
+        later = pd.Series(backwards).groupby(backwards).cumcount().to_numpy()  # of the same class
+        leaving = np.flatnonzero(later < (present - wanted)[backwards])[: len(incoming)]
+        return np.concatenate([np.delete(context, len(context) - 1 - leaving), incoming])
+
+    def _nearest(
+        self, missing: np.ndarray, context: np.ndarray, centroid: np.ndarray
+    ) -> np.ndarray:
+        """The ``missing`` (C,) rows of each class nearest to a centroid, or the nearest of all."""
+        rows = np.concatenate([self.rows[label] for label in np.flatnonzero(missing)])
+        rows = rows[~np.isin(rows, context)]
+        distance = ((self.pool[rows] - centroid) ** 2).sum(axis=1)
+        order = np.lexsort((distance, self.y[rows]))
+        labels = self.y[rows[order]]
+        place = np.arange(len(labels)) - np.searchsorted(labels, labels)  # within the class
+        order = order[place < missing[labels]]
+        most = max(int(MOST_SWAPPED * len(context)), FEW_CLASSES * self.least)
+        return rows[order[np.sort(np.argsort(distance[order], kind="stable")[:most])]]
 
 
 class Strategy(BaseEstimator, ABC):
