@@ -15,9 +15,9 @@ from markupsafe import Markup, escape
 
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
+from experiments import statistics
 from experiments.report import ablations, comparisons, conditions, figures, paper, stage2
-from experiments.report.blocks import Block, Table
-from experiments.report.common import ENDINGS, names, what_was_run
+from experiments.report.blocks import ENDINGS, Block, Table, names, what_was_run
 from experiments.report.numbers import NOTHING, code, counted, whole
 from experiments.report.results import Results, read_results
 
@@ -35,6 +35,7 @@ SECTIONS = {
 TITLE = "CRUMB: the paper's experiments, run again"
 VERSIONS = ("crumb", "python", "torch", "tabicl", "sklearn")
 SHOWN = 300  # lines of failures
+NO_SCORE = "No run ended well: there is nothing to show."
 
 
 class Section(NamedTuple):
@@ -62,14 +63,16 @@ def write_report(results: Path, out: Path) -> list[Path]:
 
 def build_sections(rows: pd.DataFrame) -> list[Section]:
     """The protocols that have rows, then what goes across them."""
-    sections = []
-    for protocol, (title, blocks) in SECTIONS.items():
+    found = []
+    for protocol, (title, build) in SECTIONS.items():
         part = rows[rows["protocol"] == protocol]
         if len(part):
             before = [paper.FINDINGS[protocol], *what_was_run(part, protocol)]
-            sections.append(Section(protocol, title, [*before, *blocks(part)]))
-    sections.append(Section("mmd", "MMD² and score", stage2.match_and_score(rows)))
-    sections.append(Section("failures", "Runs that failed or could not be made", failures(rows)))
+            scored = statistics.goodness(statistics.ok_rows(part)).notna().any()
+            found.append((protocol, title, [*before, *(build(part) if scored else [NO_SCORE])]))
+    found.append(("mmd", "MMD² and score", stage2.match_and_score(rows)))
+    found.append(("failures", "Runs that failed or could not be made", failures(rows)))
+    sections = [Section(name, title, list(filter(None, blocks))) for name, title, blocks in found]
     return [section for section in sections if section.blocks]
 
 
@@ -86,7 +89,7 @@ def failures(rows: pd.DataFrame) -> list[Block]:
     counts = Table("How many", dict(kinds.rename(columns=titles)))
     every = dict(each[:SHOWN].rename(columns=titles))
     listed = Table("Every one of them", every, long=len(each) > 12)
-    more = f"And {len(each) - SHOWN:,} lines more." if len(each) > SHOWN else None
+    more = f"And {len(each) - SHOWN:,} lines more." if len(each) > SHOWN else ""
     return [counts, listed, more] if len(bad) else []
 
 
@@ -112,7 +115,8 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     found.filters |= {"marked": marked, "md": as_markdown, "kind": lambda one: type(one).__name__}
-    found.globals["shapes"] = dict(zip("osv^DPX", "●■▼▲◆✚✖", strict=True))
+    shapes = dict(zip("osv^DPX", "●■▼▲◆✚✖", strict=True))
+    found.globals |= {"shapes": shapes, "width": round(96 * figures.WIDTH)}
     return found
 
 

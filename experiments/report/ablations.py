@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments import statistics
-from experiments.report import common, figures
-from experiments.report.blocks import Block, Figure, Table, by_lines, figure
-from experiments.report.numbers import best, fixed, plus_minus, seconds, small
+from experiments.report import blocks, figures
+from experiments.report.blocks import EFFECT, Block, Figure, Table, by_lines, effect, sweep
+from experiments.report.numbers import best, fixed, four_digits, means_and_errors, seconds, small
 
 SCALE = ["dataset", "model"]
 RIVALS = ("centroid", "voronoi")
@@ -21,20 +23,12 @@ def clusters(rows: pd.DataFrame) -> list[Block]:
     swept = with_share(statistics.ok_rows(rows)).dropna(subset=["K", "share"])
     if (swept["method"] == "crumb").any():  # other methods were added by hand
         swept = swept[swept["method"] == "crumb"]
-    if swept.empty:
-        return ["No run ended well: there is nothing to draw."]
-    return [*_sweep(sweep(swept, "K"), "K"), *_sweep(sweep(swept, "share"), "share")]
+    return [*_sweep(swept, "K", "share"), *_sweep(swept, "share", "K")]
 
 
 def with_share(rows: pd.DataFrame) -> pd.DataFrame:
     """The context size as a share of the pool, as asked for where that is known."""
     return rows.assign(share=rows["p"].fillna((rows["n"] / rows["N"]).round(2)))
-
-
-def sweep(rows: pd.DataFrame, varied: str) -> pd.DataFrame:
-    """The rows at the share with which K varies most, or at the K with which the share does."""
-    other = "share" if varied == "K" else "K"
-    return rows[rows[other] == rows.groupby(other)[varied].nunique().idxmax()]
 
 
 def normalised(rows: pd.DataFrame, varied: str) -> pd.DataFrame:
@@ -53,7 +47,8 @@ def curve(rows: pd.DataFrame, varied: str) -> pd.DataFrame:
     return found.assign(seconds=rows.groupby(varied)["plan_seconds"].mean())
 
 
-def _sweep(rows: pd.DataFrame, varied: str) -> list[Block]:
+def _sweep(rows: pd.DataFrame, varied: str, other: str) -> list[Block]:
+    rows = sweep(rows, varied, other)
     if rows[varied].nunique() < 2:
         return []
     name, place = ("K", " (the paper's Figure 6)") if varied == "K" else ("n / N", "")
@@ -65,8 +60,8 @@ def _sweep(rows: pd.DataFrame, varied: str) -> list[Block]:
     ]
     caption = f"""Normalised score against the time of selection as {name} varies ({at}); bars are
         ± SEM over seeds{place}."""
-    drawn = figure(f"clusters-{varied.lower()}", caption, panels)
-    return [_sweep_table(rows, varied, name, f"{name} varied, {at}"), drawn]
+    drawn = Figure(f"clusters-{varied.lower()}", caption, panels)
+    return [_sweep_table(rows, varied, other, name, f"{name} varied, {at}"), drawn]
 
 
 def _points(axes: Axes, points: pd.DataFrame, name: str) -> None:
@@ -78,20 +73,19 @@ def _points(axes: Axes, points: pd.DataFrame, name: str) -> None:
     axes.margins(x=0.14, y=0.12)
 
 
-def _sweep_table(rows: pd.DataFrame, varied: str, name: str, caption: str) -> Table:
-    keys = [*statistics.GROUP, "share" if varied == "K" else "K"]
+def _sweep_table(rows: pd.DataFrame, varied: str, other: str, name: str, caption: str) -> Table:
     costs = rows.groupby(varied)[["plan_seconds", "pass_seconds", "mmd2"]].mean()
-    placed = statistics.ranks(statistics.score_table(rows, keys, columns=varied)).mean()
-    placed, points = placed.reindex(costs.index), curve(rows, varied).reindex(costs.index)
+    scores = statistics.score_table(rows, [*statistics.GROUP, other], columns=varied)
+    placed = statistics.ranks(scores).mean().reindex(costs.index)
     cells = {
         name: [f"{value:g}" for value in costs.index],
-        "normalised score": [plus_minus(*pair) for pair in points[["mean", "sem"]].to_numpy()],
+        "normalised score": means_and_errors(curve(rows, varied).reindex(costs.index)),
         "mean rank": best(placed, placed.map(fixed), lower=True),
     }
     for metric in POINTS:
         means = statistics.per_dataset(rows, metric, varied).dropna().mean().reindex(costs.index)
         if means.notna().any():
-            cells[common.METRICS[metric]] = best(means, [fixed(value, 4) for value in means])
+            cells[blocks.METRICS[metric]] = best(means, means.map(four_digits))
     times = {"selection, s": costs["plan_seconds"], "passes, s": costs["pass_seconds"]}
     cells |= {title: each.map(seconds) for title, each in times.items()}
     return Table(caption, {**cells, "MMD²": costs["mmd2"].map(small)})
@@ -101,37 +95,32 @@ def retrieval(rows: pd.DataFrame) -> list[Block]:
     named = rows.assign(kernel=rows["kernel"].replace("", "as set"))
     kernels = sorted({"exact", "rff", *named.loc[named["method"] == "crumb", "kernel"]})
     frame = pd.concat([advantages(named, kernel).assign(kernel=kernel) for kernel in kernels])
-    if frame.empty:
-        return ["No pair of runs ended well: there is nothing to compare."]
     lines = [
-        (kernel, POINTS[metric], figures.label(rival), model, *common.effect(part["lead"]))
+        (kernel, POINTS[metric], figures.label(rival), model, *effect(part["lead"]))
         for (kernel, metric, rival, model), part in frame.groupby(
             ["kernel", "metric", "rival", "model"]
         )
     ]
     caption = "Advantage of herding over data sets, with Wilcoxon's p"
     return [
-        by_lines(caption, f"Kernel | in | against | model | {common.EFFECT}", lines),
+        by_lines(caption, f"Kernel | in | against | model | {EFFECT}", lines),
         *(_advantage_figure(kernel, part) for kernel, part in frame.groupby("kernel")),
-        common.dataset_table(rows, "accuracy"),
-        common.dataset_table(rows, "r2"),
+        *blocks.dataset_tables(rows, regression="r2"),
     ]
 
 
 def advantages(rows: pd.DataFrame, kernel: str) -> pd.DataFrame:
     """For each (metric, rival, model, data set) herding's mean lead over shared seeds, × 100."""
-    ours = (rows["method"] == "crumb") & (rows["kernel"] == kernel)
-    found = [pd.DataFrame(columns=["model", "dataset", "lead", "metric", "rival"])]
-    for metric in POINTS:
-        scores = common.scores_of(rows[ours | rows["method"].isin(RIVALS)], "retrieval", metric)
-        for rival in RIVALS if "crumb" in scores else ():
-            lead = 100 * (scores["crumb"] - scores.get(rival, np.nan)).dropna()
-            means = lead.groupby(level=["model", "dataset"]).mean().rename("lead")
-            found.append(means.reset_index().assign(metric=metric, rival=rival))
-    return pd.concat([part for part in found if len(part)] or found, ignore_index=True)
+    ours, found = (rows["method"] == "crumb") & (rows["kernel"] == kernel), []
+    for metric, rival in product(POINTS, RIVALS):
+        scores = blocks.scores_of(rows[ours | (rows["method"] == rival)], "retrieval", metric)
+        pair = statistics.complete(scores, ["crumb", rival])
+        leads = 100 * (pair["crumb"] - pair[rival]).groupby(level=["model", "dataset"]).mean()
+        found.append(leads.rename("lead").reset_index().assign(metric=metric, rival=rival))
+    return pd.concat(found, ignore_index=True)
 
 
-def _advantage_figure(kernel: str, frame: pd.DataFrame) -> Figure | None:
+def _advantage_figure(kernel: str, frame: pd.DataFrame) -> Figure:
     panels = [
         figures.panel(f"Kernel {kernel}", _strips, part, ylabel=f"advantage, {POINTS[metric]}")
         for metric, part in frame.groupby("metric")
@@ -139,7 +128,7 @@ def _advantage_figure(kernel: str, frame: pd.DataFrame) -> Figure | None:
     caption = f"""Advantage of herding (kernel {kernel}) on each data set: a dot is the mean over
         seeds, the box the middle half, the diamond the mean. Above the line favours herding (the
         paper's {"Figure 8" if kernel == "rff" else "Figure 7"})."""
-    return figure(f"retrieval-{kernel.split()[0]}", caption, panels, figures.keys(RIVALS))
+    return Figure(f"retrieval-{kernel.split()[0]}", caption, panels, figures.keys(RIVALS))
 
 
 def _strips(axes: Axes, frame: pd.DataFrame) -> None:
@@ -157,35 +146,28 @@ def _strips(axes: Axes, frame: pd.DataFrame) -> None:
 
 
 def factorial(rows: pd.DataFrame) -> list[Block]:
-    scores, caption = common.scores_of(rows, "factorial"), "Ranks of the four cases"
-    if scores.empty:
-        return [common.left_out(scores)]
-    summary = statistics.rank_summary(common.compared(scores))
-    colours = [figures.look(method).colour for method in summary.index]
-    found = {unit: effects(rows, metric) for metric, unit in POINTS.items()}
+    scores = blocks.scores_of(rows, "factorial")
     lines = [
-        (name, unit, *common.effect(each)) for unit in found for name, each in found[unit].items()
+        (name, unit, *effect(each))
+        for metric, unit in POINTS.items()
+        for name, each in effects(rows, metric).items()
+        if len(each)
     ]
-    adds, columns = (
-        "What each part adds, over data sets, with Wilcoxon's p",
-        f"Effect | in | {common.EFFECT}",
-    )
+    caption = "What each part adds, over data sets, with Wilcoxon's p"
     return [
-        common.left_out(scores),
-        common.rank_table(scores, caption, reference="case D"),
-        common.rank_bars("factorial-ranks", summary, colours, "The paper's Figure 9: mean ranks"),
-        by_lines(adds, columns, lines),
-        common.metric_table(rows, rows, "factorial"),
-        common.rank_curves("factorial-sizes", scores, {"n": "context size n"}),
+        blocks.left_out(scores),
+        blocks.rank_table(scores, "Ranks of the four cases", reference="case D"),
+        blocks.rank_bars("factorial-ranks", scores, "The paper's Figure 9: mean ranks"),
+        by_lines(caption, f"Effect | in | {EFFECT}", lines),
+        blocks.metric_table(rows, rows, "factorial"),
+        blocks.rank_curves("factorial-sizes", scores, {"n": "context size n"}),
     ]
 
 
 def effects(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """For each data set what clusters, herding and both add, in hundredths of the metric."""
-    scores = common.scores_of(rows, "factorial", metric)
-    if not set(CASES) <= set(scores) or scores[CASES].dropna().empty:
-        return pd.DataFrame()
-    a, b, c, d = (scores[CASES].dropna()[case] for case in CASES)
+    scores = statistics.complete(blocks.scores_of(rows, "factorial", metric), CASES)
+    a, b, c, d = (scores[case] for case in CASES)
     parts = {
         "clusters alone (B − A)": b - a,
         "herding alone (C − A)": c - a,

@@ -1,6 +1,7 @@
-"""What a section is made of: paragraphs, tables and figures. Templates write them down.
+"""What a section is made of, and the blocks that several sections share.
 
-Text may hold two marks, ``**bold**`` and ```code```; everything else is taken literally.
+Text may hold two marks, ``**bold**`` and ```code```; everything else is taken literally. A table
+without lines and a figure without panels are false, and left out.
 """
 
 from __future__ import annotations
@@ -8,54 +9,263 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+
+import pandas as pd
+
+from experiments import statistics
+from experiments.report import figures, paper
+from experiments.report.numbers import (
+    NOTHING,
+    best,
+    code,
+    counted,
+    fixed,
+    four_digits,
+    means_and_errors,
+    one_digit,
+    p_value,
+    plus_minus,
+    seconds,
+    small,
+    span,
+    two_digits,
+    whole,
+)
 
 NUMBER = re.compile(r"\**[−+<>~]?\s?(\d|–)|$")
-
-
-class Column(NamedTuple):
-    name: str
-    number: bool  # every cell starts with a number: to the right
-    paper: bool  # published numbers, set apart from ours
+CRUMB = "crumb"
+UNITS = {"classification": "accuracy points", "regression": "% of RMSE"}
+METRICS = {
+    "accuracy": "accuracy",
+    "auc": "ROC AUC",
+    "log_loss": "log-loss",
+    "r2": "R²",
+    "rmse": "RMSE",
+}
+ENDINGS = {"timeout": "timed out", "error": "failed", "missing": "could not be run"}
+COSTS = {"plan_seconds": "selection", "pass_seconds": "passes", "seconds": "all"}
+EFFECT = "mean ± SEM | median | sets + / 0 / − | p"
 
 
 @dataclass(frozen=True)
 class Table:
     caption: str
-    cells: Mapping[str, Iterable[str]]  # by column; the first one names the lines
+    cells: Mapping[str, Sequence[str]]  # by column; the first one names the lines
     long: bool = False  # folded away on the page, left out of the summary
 
     @property
-    def columns(self) -> list[Column]:
-        right = {name: all(map(NUMBER.match, cells)) for name, cells in self.cells.items()}
-        return [Column(name, number, name.startswith("paper")) for name, number in right.items()]
+    def styles(self) -> list[str]:
+        """CSS classes of the columns: numbers to the right, the paper's set apart."""
+        kinds = {"num": lambda name: all(map(NUMBER.match, self.cells[name])),
+                 "paper": lambda name: name.startswith("paper")}  # fmt: skip
+        return [" ".join(kind for kind in kinds if kinds[kind](name)) for name in self.cells]
 
     @property
     def lines(self) -> list[tuple[str, ...]]:
         return list(zip(*self.cells.values(), strict=True))
+
+    def __bool__(self) -> bool:
+        return bool(self.lines)
 
 
 @dataclass(frozen=True)
 class Figure:
     name: str
     caption: str
-    panels: Sequence[Any]  # of ``figures.panel``
-    legend: Sequence[Any] = ()  # of ``figures.look``
+    panels: Sequence[figures.Panel]
+    legend: Sequence[figures.Look] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.panels)
 
 
-Block = str | Table | Figure | None  # None: there was nothing to show
+Block = str | Table | Figure
 
 
 def by_lines(
     caption: str, columns: str, lines: Sequence[Sequence[str]], long: bool = False
-) -> Table | None:
+) -> Table:
     """A table from its lines, with the names of the columns separated by bars."""
     names = [name.strip() for name in columns.split("|")]
-    cells = dict(zip(names, zip(*lines, strict=True), strict=False))
-    return Table(caption, cells, long) if lines else None
+    return Table(caption, dict(zip(names, zip(*lines, strict=True), strict=False)), long)
 
 
-def figure(
-    name: str, caption: str, panels: Sequence[Any], legend: Sequence[Any] = ()
-) -> Figure | None:
-    return Figure(name, " ".join(caption.split()), panels, legend) if panels else None
+def what_was_run(rows: pd.DataFrame, protocol: str) -> list[Block]:
+    """Ours beside the paper's: sets, models, seeds, sizes; then what was cut, and the failures."""
+    scope, good = paper.SCOPES[protocol], statistics.ok_rows(rows)
+    tried = rows if good.empty else good
+    tasks = tried.groupby("task")["dataset"].nunique()
+    kinds = ", ".join(f"{count} {task}" for task, count in tasks.items())
+    clustered = tried["method"].isin([CRUMB, "case D"]) | tried["B"].notna()
+    limited = tried[tried["method"] != "full"]
+    here = {
+        "Data sets": f"{tried['dataset'].nunique()} ({kinds})",
+        "Models": names(tried["model"]),
+        "Seeds": str(tried["seed"].nunique()),
+        "Pool rows N": span(tried["N"]),
+        "Queries T": span(tried["T"]),
+        "Context size n": f"{span(limited['n'])}; n / N = "
+        + span((limited["n"] / limited["N"]).round(2)),
+        "Clusters K": span(tried.loc[clustered, "K"]),
+        "Device": names(tried["device"]),
+    }
+    caption = f"What was run: {protocol}, beside the paper's {scope['place']}"
+    lines = [(setting, ours, scope[setting]) for setting, ours in here.items()]
+    cuts = rows.loc[rows["drawn"] != "", "drawn"].value_counts()[:12]
+    cut = ", ".join(f"{code(name)} ({counted(count, 'run')})" for name, count in cuts.items())
+    table = by_lines(caption, "setting | here | paper", lines)
+    return [table, f"**Cut:** {cut}." if cut else "", _endings(rows)]
+
+
+def names(values: Iterable[str]) -> str:
+    return ", ".join(sorted({str(value) for value in values if value})) or NOTHING
+
+
+def _endings(rows: pd.DataFrame) -> str:
+    counts = statistics.outcomes(rows)
+    total, failed = counts.sum(), counts.drop(columns="ok").sum(axis=1)
+    bad = ", ".join(
+        f"{total[status]:,} {said}" for status, said in ENDINGS.items() if total[status]
+    )
+    methods = figures.in_order(failed[failed > 0].index)
+    each = ", ".join(f"{figures.label(method)} {failed[method]:,}" for method in methods)
+    behind = f"{bad} (by method: {each}); the last section lists them."
+    ending = behind if bad else "none timed out or failed."
+    return f"{counted(len(rows), 'run')}: {total['ok']:,} ended well, {ending}"
+
+
+def scores_of(rows: pd.DataFrame, protocol: str, metric: str | None = None) -> pd.DataFrame:
+    return statistics.score_table(rows, statistics.group_keys(protocol), metric)
+
+
+def compared(scores: pd.DataFrame) -> pd.DataFrame:
+    """The columns that can be compared, in the paper's order."""
+    return scores[figures.in_order(statistics.comparable(scores, always=[CRUMB, "case D"]))]
+
+
+def sweep(rows: pd.DataFrame, varied: str, other: str) -> pd.DataFrame:
+    """The rows in which one setting varies, where the other stays as it is most often varied."""
+    counts = rows.groupby(other)[varied].nunique()
+    return rows[rows[other] == counts.idxmax()] if len(counts) else rows
+
+
+def left_out(scores: pd.DataFrame) -> str:
+    """What the ranks do not show: incomplete groups, and methods with too few runs."""
+    kept, groups = compared(scores), counted(len(scores), "group")
+    incomplete = len(scores) - len(kept.dropna())
+    absent = ", ".join(figures.label(method) for method in scores if method not in kept)
+    notes = {
+        f"Left out: {incomplete:,} of {groups}, which lack a compared method.": incomplete,
+        f"Not ranked, as fewer than half of the groups have it: {absent}.": absent,
+    }
+    return " ".join(note for note, needed in notes.items() if needed)
+
+
+def rank_table(scores: pd.DataFrame, caption: str, reference: str = CRUMB,
+               published: Mapping[str, paper.Rank] | None = None) -> Table:  # fmt: skip
+    """Mean rank ± SEM, wins, and the tests against the reference over groups and data sets."""
+    kept = compared(scores)
+    summary, full = statistics.rank_summary(kept), kept.dropna()
+    found = (statistics.rank_comparisons, statistics.dataset_comparisons)
+    over_groups, over_sets = (
+        [tests.get(method, statistics.NONE) for method in summary.index]
+        for tests in (compare(kept, reference) for compare in found)
+    )
+    cells = {
+        "Method": summary.index.map(figures.label),
+        "mean rank": best(summary["mean"], means_and_errors(summary), lower=True),
+        "wins": summary["wins"].map(one_digit),
+        f"won / tied / lost by {figures.label(reference).split(':')[0]}": [
+            test.record for test in over_groups
+        ],
+        "p adj.": [p_value(test.p_adjusted) for test in over_groups],
+        "p adj., data sets": [p_value(test.p_adjusted) for test in over_sets],
+    }
+    if published:
+        theirs = [published.get(method) for method in summary.index]
+        cells["paper rank"] = [plus_minus(*one[:2]) if one else NOTHING for one in theirs]
+        cells["paper p adj."] = [one.p_adjusted if one else NOTHING for one in theirs]
+    over = counted(full.index.get_level_values("dataset").nunique(), "data set")
+    return Table(f"{caption} ({counted(len(full), 'group')}, {over})", cells)
+
+
+def rank_bars(name: str, scores: pd.DataFrame, caption: str) -> Figure:
+    """Mean rank with its 95 % interval, best on top."""
+    summary = statistics.rank_summary(compared(scores))
+    values, reach = summary["mean"].rename(figures.label), summary["high"] - summary["mean"]
+    colours, height = figures.colours(summary.index), 0.75 + 0.29 * len(summary)
+    drawn = figures.panel("Mean rank", figures.bars, values, colours, reach, height=height)
+    return Figure(name, f"{caption} with 95 % intervals.", [drawn])
+
+
+def rank_curves(name: str, scores: pd.DataFrame, levels: Mapping[str, str]) -> Figure:
+    """Mean rank against each level of the groups that has several values, best on top."""
+    placed = statistics.ranks(compared(scores))
+    rows = placed.rename_axis("method", axis=1).stack().rename("rank").reset_index()
+    labels = {"ylabel": "mean rank", "ylim": (placed.shape[1] + 0.1, 0.9)}
+    panels = [
+        figures.panel("Mean rank", figures.curves, rows, level, "rank", True, xlabel=text, **labels)
+        for level, text in levels.items()
+        if rows[level].nunique() > 1
+    ]
+    caption = f"Mean rank against {' and '.join(levels)}, ± SEM."
+    return Figure(name, caption, panels, figures.keys(placed))
+
+
+def ranks_by_model(rows: pd.DataFrame, protocol: str) -> list[Block]:
+    """The rank table of each model, where there are several."""
+    found = {model: scores_of(part, protocol) for model, part in rows.groupby("model")}
+    several = found if len(found) > 1 else {}
+    return [rank_table(each, f"Ranks with {m} alone") for m, each in several.items() if len(each)]
+
+
+def metric_table(rows: pd.DataFrame, ranked: pd.DataFrame, protocol: str) -> Table:
+    """Means over the data sets that all compared methods have, and mean ranks of some methods.
+
+    RMSEs of several sets have no common scale, so R² stands for regression.
+    """
+    methods = figures.in_order(statistics.ok_rows(rows)["method"])
+    cells: dict[str, Sequence[str]] = {"Method": [figures.label(method) for method in methods]}
+    for metric in ("accuracy", "auc", "log_loss", "r2"):
+        means = statistics.per_dataset(rows, metric)
+        means = statistics.complete(means, statistics.comparable(means))
+        if len(means):
+            placed = statistics.ranks(compared(scores_of(ranked, protocol, metric))).mean()
+            average, placed = means.mean().reindex(methods).round(4), placed.reindex(methods)
+            texts, lower = average.map(four_digits), metric in statistics.LOWER_IS_BETTER
+            cells[f"{METRICS[metric]} ({len(means)} sets)"] = best(average, texts, lower)
+            cells[f"rank by {METRICS[metric]}"] = best(placed, placed.map(two_digits), lower=True)
+    return Table("Means over data sets, and mean ranks", cells)
+
+
+def dataset_tables(rows: pd.DataFrame, regression: str = "rmse") -> list[Block]:
+    """A line for each data set, the best in bold: accuracy, and a metric of the regressions."""
+    found, sizes = [], rows.groupby("dataset")["N"].max()
+    for metric in ("accuracy", regression):
+        means = statistics.per_dataset(rows, metric)
+        means = means[figures.in_order(means.columns)].round(12 if metric == "rmse" else 4)
+        show = small if metric == "rmse" else four_digits
+        lines = [
+            (code(name), whole(sizes[name]), *best(line, map(show, line), metric == "rmse"))
+            for name, line in zip(means.index, means.to_numpy(float), strict=True)
+        ]
+        columns = " | ".join(["Data set", "N", *map(figures.label, means)])
+        caption = f"{METRICS[metric]} of each data set, mean over its runs"
+        found.append(by_lines(caption, columns, lines, long=True))
+    return found
+
+
+def time_columns(means: pd.DataFrame) -> dict[str, pd.Series]:
+    """Seconds of selection, of passes and of both, and the share of selection."""
+    share = 100 * means["plan_seconds"] / means["seconds"].where(means["seconds"] > 0)
+    times = {f"{name}, s": means[cost].map(seconds) for cost, name in COSTS.items()}
+    return {**times, "selection, %": share.map(whole)}
+
+
+def effect(values: pd.Series, digits: int = 2) -> tuple[str, str, str, str]:
+    """The columns of ``EFFECT``: differences of data sets, and Wilcoxon's test that they are 0."""
+    found = values.dropna().round(statistics.DIGITS)
+    signs = f"{(found > 0).sum()} / {(found == 0).sum()} / {(found < 0).sum()}"
+    mean = plus_minus(found.mean(), found.sem(), digits, sign=True)
+    median, p = fixed(found.median(), digits, sign=True), p_value(statistics.wilcoxon(found))
+    return mean, median, signs, p

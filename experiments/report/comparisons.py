@@ -11,10 +11,18 @@ from matplotlib.colors import to_rgb
 from matplotlib.container import BarContainer
 
 from experiments import statistics
-from experiments.report import common, figures, paper
-from experiments.report.blocks import Block, Figure, Table, by_lines, figure
-from experiments.report.common import CRUMB, UNITS, scores_of
-from experiments.report.numbers import NOTHING, code, fixed, p_value, seconds, signed, whole
+from experiments.report import blocks, figures, paper
+from experiments.report.blocks import CRUMB, UNITS, Block, Figure, Table, by_lines, scores_of
+from experiments.report.numbers import (
+    NOTHING,
+    code,
+    fixed,
+    one_digit,
+    p_value,
+    seconds,
+    signed,
+    whole,
+)
 
 TESTS = """p is Wilcoxon's signed-rank test of paired ranks against CRUMB with Bonferroni's
 correction, over groups as in the paper, and over mean ranks of the data sets: seeds of one data set
@@ -27,54 +35,46 @@ def main(rows: pd.DataFrame) -> list[Block]:
     five = rows[rows["method"].isin(paper.MAIN_RANKS)]  # a sixth would change the ranks of the five
     scores, caption = scores_of(five, "main"), "Ranks by accuracy or RMSE, beside Table 1"
     if scores.empty:
-        return [common.left_out(scores)]
-    summary = statistics.rank_summary(common.compared(scores))
-    colours = [figures.look(method).colour for method in summary.index]
+        return ["None of the paper's five methods ended well: there is nothing to rank."]
     return [
-        common.left_out(scores),
-        common.rank_table(scores, caption, published=paper.MAIN_RANKS),
+        blocks.left_out(scores),
+        blocks.rank_table(scores, caption, published=paper.MAIN_RANKS),
         TESTS,
-        common.rank_bars("main-ranks", summary, colours, "Mean ranks"),
+        blocks.rank_bars("main-ranks", scores, "Mean ranks"),
         _challengers(rows),
-        common.metric_table(rows, five, "main"),
+        blocks.metric_table(rows, five, "main"),
         _times(rows),
         _lead_figure(rows),
         _losses(rows),
-        *common.ranks_by_model(five, "main"),
-        common.dataset_table(rows, "accuracy"),
-        common.dataset_table(rows, "rmse"),
+        *blocks.ranks_by_model(five, "main"),
+        *blocks.dataset_tables(rows),
     ]
 
 
-def challengers(rows: pd.DataFrame) -> dict[str, statistics.Comparison]:
-    """Methods that the paper does not have against CRUMB, each alone, by mean ranks of sets."""
+def _challengers(rows: pd.DataFrame) -> Table:
+    """Methods that the paper does not have, each alone against CRUMB, by mean ranks of sets."""
     scores = scores_of(rows, "main")
     others = [method for method in scores if method not in paper.MAIN_RANKS and CRUMB in scores]
-    pairs = {method: -statistics.dataset_ranks(scores[[method, CRUMB]]) for method in others}
-    return {
-        name: statistics.compare(pair, name, CRUMB, len(others)) for name, pair in pairs.items()
-    }
-
-
-def _challengers(rows: pd.DataFrame) -> Table | None:
     lines = []
-    for name, one in challengers(rows).items():
+    for name in others:
+        ranks = statistics.dataset_ranks(scores[[name, CRUMB]])
+        test = statistics.compare(-ranks, name, CRUMB, len(others))
         leads = dataset_leads(rows, name, CRUMB).groupby("task")["lead"].mean()
         points = [signed(leads.get(task), 2) for task in UNITS]
-        lines.append((code(name), *points, one.record, p_value(one.p), p_value(one.p_adjusted)))
+        lines.append((code(name), *points, test.record, p_value(test.p), p_value(test.p_adjusted)))
     columns = f"Method | {' | '.join(UNITS.values())} | sets won / tied / lost | p | p adj."
     return by_lines("Other methods against CRUMB, over data sets", columns, lines)
 
 
 def _times(rows: pd.DataFrame) -> Table:
     shared = statistics.shared_rows(rows, "main")
-    means = shared.groupby("method")[[*common.COSTS, "contexts", "context_mean"]].mean()
+    means = shared.groupby("method")[[*blocks.COSTS, "contexts", "context_mean"]].mean()
     means = means.loc[figures.in_order(means.index)]
     cells = {
         "Method": means.index.map(figures.label),
-        **common.time_columns(means),
+        **blocks.time_columns(means),
         "paper passes, s": means.index.map(paper.MAIN_PASS_SECONDS).map(seconds),
-        "number of passes": means["contexts"].map(lambda value: fixed(value, 1)),
+        "number of passes": means["contexts"].map(one_digit),
         "rows a context": means["context_mean"].map(whole),
     }
     return Table("Mean time of a run and its passes, over groups that all methods finished", cells)
@@ -82,18 +82,17 @@ def _times(rows: pd.DataFrame) -> Table:
 
 def dataset_leads(rows: pd.DataFrame, method: str = CRUMB, other: str = "uniform") -> pd.DataFrame:
     """A line for each data set: the lead in accuracy points, or per cent of the other's RMSE."""
-    found = [pd.DataFrame({"lead": [], "task": []})]
+    found = []
     for task, part in rows.groupby("task"):
-        scores = scores_of(part, "main")
-        if {method, other} <= set(scores.columns):
-            pair = scores[[method, other]].dropna().groupby(level="dataset").mean()
-            scale = pair[other].abs() if task == "regression" else 1
-            lead = (100 * (pair[method] - pair[other]) / scale).round(statistics.DIGITS)
-            found.append(pd.DataFrame({"lead": lead, "task": task}))
-    return pd.concat(found[1:] or found).sort_values("lead", ascending=False)
+        pair = statistics.complete(scores_of(part, "main"), [method, other])
+        pair = pair.groupby(level="dataset").mean()
+        scale = pair[other].abs() if task == "regression" else 1
+        lead = (100 * (pair[method] - pair[other]) / scale).round(statistics.DIGITS)
+        found.append(pd.DataFrame({"lead": lead, "task": task}))
+    return pd.concat(found).sort_values("lead", ascending=False)
 
 
-def _losses(rows: pd.DataFrame) -> Table | None:
+def _losses(rows: pd.DataFrame) -> Table:
     """What tells the sets on which CRUMB loses to uniform from the others."""
     gains = dataset_leads(rows, "full")["lead"]
     facts = dataset_leads(rows).assign(N=rows.groupby("dataset")["N"].median(), gain=gains)
@@ -106,36 +105,34 @@ def _losses(rows: pd.DataFrame) -> Table | None:
     lines.append(("rank correlation with the lead", *[NOTHING] * 3, *rho))
     caption = "Where CRUMB loses to uniform, and what the full context gains over uniform there"
     columns = "sets | number | classification | regression | median N | median gain of full"
-    return by_lines(caption, columns, lines) if len(facts) else None
+    return by_lines(caption, columns, lines if len(facts) else [])
 
 
-def _lead_figure(rows: pd.DataFrame) -> Figure | None:
+def _lead_figure(rows: pd.DataFrame) -> Figure:
     panels = []
     for task, part in dataset_leads(rows).groupby("task"):
-        leads, size = part["lead"], (4.4, 0.8 + 0.17 * len(part))
-        colours = [figures.look(CRUMB if lead > 0 else "uniform").colour for lead in leads]
         title, unit = f"{task.capitalize()} sets", f"CRUMB − uniform, {UNITS[task]}"
-        panels.append(figures.panel(title, figures.bars, leads, colours, size=size, xlabel=unit))
+        colours = figures.colours(np.where(part["lead"] > 0, CRUMB, "uniform"))
+        size = {"height": 0.8 + 0.17 * len(part), "xlabel": unit}
+        panels.append(figures.panel(title, figures.bars, part["lead"], colours, **size))
     caption = "CRUMB's lead over uniform, mean over seeds; bars to the left are losses."
-    return figure("main-leads", caption, panels)
+    return Figure("main-leads", caption, panels)
 
 
 def consistency(rows: pd.DataFrame) -> list[Block]:
     scores, caption = scores_of(rows, "consistency"), "Ranks by accuracy, beside Table 2"
-    if scores.empty:
-        return [common.left_out(scores)]
     # Small data sets fall short of the size asked for, but belong to it.
     asked = pd.cut(rows["N"], [0, 500, 1_000, np.inf], labels=[500, 1_000, 2_000]).astype(float)
     levels = {"p": "proportion n / N", "N": "rows of the pool N, at most"}
     by_size = scores_of(rows.assign(N=asked), "consistency")
     return [
-        common.left_out(scores),
-        common.rank_table(scores, caption, published=paper.CONSISTENCY_RANKS),
+        blocks.left_out(scores),
+        blocks.rank_table(scores, caption, published=paper.CONSISTENCY_RANKS),
         _medals(scores),
-        common.rank_curves("consistency-curves", by_size, levels),
-        *common.ranks_by_model(rows, "consistency"),
-        common.metric_table(rows, rows, "consistency"),
-        common.dataset_table(rows, "accuracy"),
+        blocks.rank_curves("consistency-curves", by_size, levels),
+        *blocks.ranks_by_model(rows, "consistency"),
+        blocks.metric_table(rows, rows, "consistency"),
+        *blocks.dataset_tables(rows),
     ]
 
 
@@ -145,47 +142,44 @@ def medals(means: pd.DataFrame) -> np.ndarray:
     return np.minimum(places, len(MEDALS) - 1)
 
 
-def _medals(scores: pd.DataFrame) -> Figure | None:
-    means = statistics.ranks(common.compared(scores)).groupby(level=["model", "dataset"]).mean()
+def _medals(scores: pd.DataFrame) -> Figure:
+    means = statistics.ranks(blocks.compared(scores)).groupby(level=["model", "dataset"]).mean()
     colours = np.array([to_rgb(colour) for colour in MEDALS.values()])
     panels = []
     for model, part in means.groupby(level="model"):
         texts = part.droplevel("model").map("{:.2f}".format).rename(columns=figures.label)
-        size, shown = (4.4, 0.8 + 0.2 * len(part)), colours[medals(part)]
-        panels.append(figures.panel(str(model), figures.cells, texts, shown, size=size))
+        shown, height = colours[medals(part)], 0.8 + 0.2 * len(part)
+        panels.append(figures.panel(str(model), figures.cells, texts, shown, height=height))
     caption = """Mean rank of each method on each data set, over proportions, sizes and seeds (the
         paper's Figure 3). Gold is the best of the methods there; equal ranks share a colour."""
     legend = [figures.Look(name, colour) for name, colour in MEDALS.items()]
-    return figure("consistency-medals", caption, panels, legend)
+    return Figure("consistency-medals", caption, panels, legend)
 
 
 def large(rows: pd.DataFrame) -> list[Block]:
     scores, good = scores_of(rows, "large"), statistics.ok_rows(rows)
-    if scores.empty:
-        return [common.left_out(scores)]
     return [
-        common.left_out(scores),
+        blocks.left_out(scores),
         _wins_and_sizes(good, scores),
         _costs(good, scores),
-        common.rank_table(scores, "Ranks by accuracy or RMSE"),
-        common.dataset_table(rows, "accuracy"),
-        common.dataset_table(rows, "rmse"),
+        blocks.rank_table(scores, "Ranks by accuracy or RMSE"),
+        *blocks.dataset_tables(rows),
     ]
 
 
 def wins_by_model(scores: pd.DataFrame) -> pd.DataFrame:
     """Models × methods, ties shared."""
-    parts = common.compared(scores).groupby(level="model")
+    parts = blocks.compared(scores).groupby(level="model")
     return pd.DataFrame({model: statistics.wins(part) for model, part in parts}).T
 
 
 def against_micp(scores: pd.DataFrame) -> dict[str, float]:
     """Wilcoxon's p of CRUMB against MICP for each model."""
-    parts = scores.groupby(level="model") if set(PAIR) <= set(scores) else []
+    parts = statistics.complete(scores, PAIR).groupby(level="model")
     return {model: statistics.compare(part, *PAIR).p for model, part in parts}
 
 
-def _wins_and_sizes(rows: pd.DataFrame, scores: pd.DataFrame) -> Figure | None:
+def _wins_and_sizes(rows: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     won, tests = wins_by_model(scores), against_micp(scores)
     named = won.rename({model: f"{model}\np = {p_value(p)}" for model, p in tests.items()})
     pairs = rows[rows["method"].isin(PAIR) & (rows["task"] == "classification")]
@@ -199,12 +193,11 @@ def _wins_and_sizes(rows: pd.DataFrame, scores: pd.DataFrame) -> Figure | None:
     caption = """(a) Wins over data sets and seeds, ties shared; p: CRUMB against MICP, Wilcoxon.
         (b) Median accuracy against mean context size of CRUMB and MICP; a line joins the two on one
         data set and model (the paper's Figure 4)."""
-    return figure("large-wins-and-sizes", caption, panels, figures.keys(won))
+    return Figure("large-wins-and-sizes", caption, panels, figures.keys(won))
 
 
 def _wins(axes: Axes, won: pd.DataFrame) -> None:
-    colours = [figures.look(method).colour for method in won]
-    won.plot.bar(ax=axes, color=colours, legend=False, rot=0, width=0.8)
+    won.plot.bar(ax=axes, color=figures.colours(won), legend=False, rot=0, width=0.8)
     for each in axes.containers:
         axes.bar_label(cast("BarContainer", each), fmt="{:.3g}", fontsize=8)
 
@@ -219,12 +212,12 @@ def _sizes(axes: Axes, points: pd.DataFrame) -> None:
 
 def _costs(rows: pd.DataFrame, scores: pd.DataFrame) -> Table:
     by, won = rows.groupby(["model", "method"]), wins_by_model(scores).stack()
-    means = by[[*common.COSTS, "context_mean"]].mean().assign(accuracy=by["accuracy"].median())
+    means = by[[*blocks.COSTS, "context_mean"]].mean().assign(accuracy=by["accuracy"].median())
     cells = {
         "Model": means.index.get_level_values("model"),
         "Method": means.index.get_level_values("method").map(figures.label),
-        "wins": won.reindex(means.index).map(lambda value: fixed(value, 1)),
+        "wins": won.reindex(means.index).map(one_digit),
         "median accuracy": means["accuracy"].map(fixed),
         "rows a context": means["context_mean"].map(whole),
     }
-    return Table("Wins, context sizes and wall-clock", cells | common.time_columns(means))
+    return Table("Wins, context sizes and wall-clock", cells | blocks.time_columns(means))

@@ -7,9 +7,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments import statistics
-from experiments.report import common, figures, paper
-from experiments.report.blocks import Block, Figure, Table, by_lines, figure
-from experiments.report.numbers import NOTHING, counted, fixed, p_value, plus_minus, signed, whole
+from experiments.report import blocks, figures, paper
+from experiments.report.blocks import Block, Figure, Table, by_lines, sweep
+from experiments.report.numbers import (
+    NOTHING,
+    counted,
+    fixed,
+    means_and_errors,
+    p_value,
+    plus_minus,
+    signed,
+    whole,
+)
 
 PAIR = ["crumb", "micp"]
 # The lead that has a common scale, and its unit.
@@ -17,31 +26,27 @@ LEADS = {
     "classification": ("lead", "accuracy points"),
     "regression": ("relative", "% of MICP's RMSE"),
 }
-WHERE = ["model", "device"]
+WHERE, PARTS = ["model", "device"], ("plan_seconds", "pass_seconds")
 TAIL = 3  # points at the large end from which growth is read: below, fixed costs dominate
 
 
 def drift(rows: pd.DataFrame) -> list[Block]:
-    scores = common.scores_of(rows, "drift")
-    if scores.empty:
-        return [common.left_out(scores)]
+    scores = blocks.scores_of(rows, "drift")
     pairs = {task: pair for task in LEADS if len(pair := paired(rows, task))}
     return [
-        common.left_out(scores),
+        blocks.left_out(scores),
         *(_lead_table(pair, task) for task, pair in pairs.items()),
         _slope_table(pairs),
         _lead_figure(pairs),
         _score_figure(statistics.ok_rows(rows)),
-        common.rank_table(scores, "Ranks over all τ"),
+        blocks.rank_table(scores, "Ranks over all τ"),
     ]
 
 
 def paired(rows: pd.DataFrame, task: str) -> pd.DataFrame:
     """Scores of CRUMB and MICP on the same draw: a line for each (data set, model, seed, τ)."""
-    scores = common.scores_of(rows[rows["task"] == task], "drift")
-    if not set(PAIR) <= set(scores):
-        return pd.DataFrame(columns=[*PAIR, "lead", "relative"])
-    pair = scores[PAIR].dropna()
+    scores = blocks.scores_of(rows[rows["task"] == task], "drift")
+    pair = statistics.complete(scores, PAIR)
     lead = pair["crumb"] - pair["micp"]  # of −RMSE where that ranks: higher is better
     return pair.abs().assign(lead=lead, relative=lead / pair["micp"].abs().where(pair["micp"] != 0))
 
@@ -54,17 +59,13 @@ def _lead_table(pair: pd.DataFrame, task: str) -> Table:
     # RMSEs of several data sets have no common scale: then only the relative lead has a mean.
     for name in [*PAIR, "lead"] if published or sets == 1 else []:
         title, sign = ("lead", True) if name == "lead" else (figures.label(name), False)
-        means = by_tau[name].agg(["mean", "sem"]).to_numpy()
-        cells[title] = [plus_minus(mean, sem, sign=sign) for mean, sem in means]
+        cells[title] = means_and_errors(by_tau[name].agg(["mean", "sem"]), sign=sign)
         if published:
-            theirs = [published[tau][name] if tau in published else None for tau in taus]
-            cells[f"paper {title}"] = [
-                plus_minus(o[0], o[1], sign=sign) if o else NOTHING for o in theirs
-            ]
-    relative = 100 * by_tau["relative"].mean()
-    cells["lead, % of MICP"] = [signed(value, 1) for value in relative]
+            theirs = [published.get(tau, {}).get(name, (np.nan, np.nan)) for tau in taus]
+            cells[f"paper {title}"] = [plus_minus(*one, sign=sign) for one in theirs]
+    cells["lead, % of MICP"] = [signed(value, 1) for value in 100 * by_tau["relative"].mean()]
     cells["p over runs"] = [p_value(statistics.wilcoxon(part["lead"])) for _, part in by_tau]
-    metric = common.METRICS[statistics.RANKED_BY[task]]
+    metric = blocks.METRICS[statistics.RANKED_BY[task]]
     beside = f"{counted(sets, 'data set')}{', beside Table 3' if published else ''}"
     return Table(f"{metric} of CRUMB and MICP, mean ± SEM over {beside}", cells)
 
@@ -77,24 +78,22 @@ def slopes(pair: pd.DataFrame, column: str) -> pd.Series:
     return pd.Series(fits, dtype=float)
 
 
-def _slope_table(pairs: dict[str, pd.DataFrame]) -> Table | None:
+def _slope_table(pairs: dict[str, pd.DataFrame]) -> Table:
     lines = []
     for task, pair in pairs.items():
         column, unit = LEADS[task]
         means = 100 * pair[column].groupby(level="tau").mean()
         if len(found := slopes(pair, column)):
             ends = [signed(means.iloc[place], 1) for place in (0, -1)]
-            lines.append((task, unit, *ends, *common.effect(found, 1)))
+            lines.append((task, unit, *ends, *blocks.effect(found, 1)))
     theirs = [signed(100 * paper.DRIFT[tau]["lead"][0], 1) for tau in (0.0, 1.0)]
     lines += [("paper", LEADS["classification"][1], *theirs, *[NOTHING] * 4)] if lines else []
-    caption = (
-        "The lead over MICP at both ends of τ, and the slopes of all series (set, model, seed)"
-    )
-    columns = f"Task | in | first τ | last τ | {common.EFFECT.replace('sets', 'series')}"
-    return by_lines(caption, columns, lines)
+    title = "The lead over MICP at both ends of τ, and the slopes of all series (set, model, seed)"
+    columns = f"Task | in | first τ | last τ | {blocks.EFFECT.replace('sets', 'series')}"
+    return by_lines(title, columns, lines)
 
 
-def _lead_figure(pairs: dict[str, pd.DataFrame]) -> Figure | None:
+def _lead_figure(pairs: dict[str, pd.DataFrame]) -> Figure:
     panels = []
     for task, pair in pairs.items():
         column, unit = LEADS[task]
@@ -103,7 +102,7 @@ def _lead_figure(pairs: dict[str, pd.DataFrame]) -> Figure | None:
         panels.append(figures.panel(f"Lead over MICP, {task}", _leads, leads, task, **labels))
     caption = """CRUMB's lead over MICP against drift: a thin line for each data set, the mean of
         all in bold with ± SEM; dotted: the paper."""
-    return figure("drift-lead", caption, panels)
+    return Figure("drift-lead", caption, panels)
 
 
 def _leads(axes: Axes, leads: pd.DataFrame, task: str) -> None:
@@ -116,30 +115,26 @@ def _leads(axes: Axes, leads: pd.DataFrame, task: str) -> None:
     figures.zero_line(axes)
 
 
-def _score_figure(rows: pd.DataFrame) -> Figure | None:
+def _score_figure(rows: pd.DataFrame) -> Figure:
     panels = []
     for (dataset, model, task), part in rows.groupby(["dataset", "model", "task"]):
         metric, title = statistics.RANKED_BY[task], f"{dataset} · {model}"
-        labels = {"xlabel": "drift τ", "ylabel": common.METRICS[metric]}
+        labels = {"xlabel": "drift τ", "ylabel": blocks.METRICS[metric]}
         panels.append(figures.panel(title, figures.curves, part, "tau", metric, **labels))
     caption = """Accuracy, or RMSE for regression (lower is better), against drift, mean ± SEM over
         seeds (the paper's Figure 5, which shows CRUMB and MICP)."""
-    return figure("drift-panels", caption, panels, figures.keys(rows["method"]))
+    return Figure("drift-panels", caption, panels, figures.keys(rows["method"]))
 
 
 def complexity(rows: pd.DataFrame) -> list[Block]:
     good = statistics.ok_rows(rows)
-    if good.empty:
-        return ["No run ended well: there is nothing to time."]
-    drawn = [_time_figure(good, "N", "rows of the pool, N"), _time_figure(good, "T", "queries, T")]
-    return [_growth_table(good), _break_even_table(good), *drawn, _time_table(good)]
-
-
-def sweep(rows: pd.DataFrame, varied: str) -> pd.DataFrame:
-    """The rows in which N (or T) varies while the other stays where it varied most."""
-    other = "T" if varied == "N" else "N"
-    counts = rows.groupby(other)[varied].nunique()
-    return rows[rows[other] == counts.idxmax()] if len(counts) else rows
+    return [
+        _growth_table(good),
+        _break_even_table(good),
+        _time_figure(good, "N", "T", "rows of the pool, N"),
+        _time_figure(good, "T", "N", "queries, T"),
+        _time_table(good),
+    ]
 
 
 def growth(rows: pd.DataFrame, varied: str, cost: str) -> float:
@@ -168,24 +163,24 @@ def break_even(rows: pd.DataFrame) -> tuple[float, bool]:
     return float(last.index[0]), not len(slower)
 
 
-def _growth_table(rows: pd.DataFrame) -> Table | None:
+def _growth_table(rows: pd.DataFrame) -> Table:
     lines = []
     for (model, device, method), part in rows.groupby([*WHERE, "method"]):
         theirs = paper.COMPLEXITY.get(method, (NOTHING,) * 3)
-        over_n, over_t = sweep(part, "N"), sweep(part, "T")
-        powers = [growth(over_n, "N", cost) for cost in ("plan_seconds", "pass_seconds")]
-        selection, passes, all_t = (fixed(p, 2) for p in (*powers, growth(over_t, "T", "seconds")))
-        name, count = (figures.label(method), model, device), fixed(over_n["contexts"].mean(), 1)
-        lines.append((*name, selection, theirs[0], passes, theirs[1], all_t, count, theirs[2]))
+        over_n, over_t = sweep(part, "N", "T"), sweep(part, "T", "N")
+        selection, passes = (fixed(growth(over_n, "N", cost), 2) for cost in PARTS)
+        both, count = fixed(growth(over_t, "T", "seconds"), 2), fixed(over_n["contexts"].mean(), 1)
+        name = (figures.label(method), model, device)
+        lines.append((*name, selection, theirs[0], passes, theirs[1], both, count, theirs[2]))
     columns = """Method | model | device | selection, power of N | paper selection |
         passes, power of N | paper passes | all, power of T | number of passes | paper number"""
     caption = f"How time grows: a in time ~ N^a, from the {TAIL} largest sizes, beside Table 5"
     return by_lines(caption, columns, lines)
 
 
-def _break_even_table(rows: pd.DataFrame) -> Table | None:
+def _break_even_table(rows: pd.DataFrame) -> Table:
     lines = []
-    for where, part in sweep(rows, "N").groupby(WHERE):
+    for where, part in sweep(rows, "N", "T").groupby(WHERE):
         at, seen = break_even(part)
         said = whole(float(f"{at:.2g}")) if seen else f"> {whole(at)}" if at > 0 else NOTHING
         lines.append((*where, whole(part["N"].min()), whole(part["N"].max()), said))
@@ -193,21 +188,21 @@ def _break_even_table(rows: pd.DataFrame) -> Table | None:
     return by_lines("Where CRUMB overtakes the full context", columns, lines)
 
 
-def _time_figure(rows: pd.DataFrame, varied: str, what: str) -> Figure | None:
+def _time_figure(rows: pd.DataFrame, varied: str, other: str, what: str) -> Figure:
     panels = []
     for where, part in rows.groupby(WHERE):
-        swept = sweep(part, varied)
-        for cost, name in common.COSTS.items() if swept[varied].nunique() > 1 else ():
+        swept = sweep(part, varied, other)
+        for cost, name in blocks.COSTS.items() if swept[varied].nunique() > 1 else ():
             title, timed = ", ".join([name.capitalize(), *where]), swept[swept[cost] > 0]
             labels = {"xscale": "log", "yscale": "log", "xlabel": varied, "ylabel": "seconds"}
             panels.append(figures.panel(title, figures.curves, timed, varied, cost, **labels))
     caption = f"Seconds of selection, passes and both against {what}; both axes are logarithmic."
-    return figure(f"complexity-{varied.lower()}", caption, panels, figures.keys(rows["method"]))
+    return Figure(f"complexity-{varied.lower()}", caption, panels, figures.keys(rows["method"]))
 
 
 def _time_table(rows: pd.DataFrame) -> Table:
     keys = [*WHERE, "N", "T", "method"]
-    means = rows.groupby(keys, dropna=False)[[*common.COSTS]].mean().reset_index()
+    means = rows.groupby(keys, dropna=False)[[*blocks.COSTS]].mean().reset_index()
     sizes = {name: means[name].map(whole) for name in ("N", "T")}
     names = {"Method": means["method"].map(figures.label), **means[WHERE]}
-    return Table("All mean times", names | sizes | common.time_columns(means), long=True)
+    return Table("All mean times", names | sizes | blocks.time_columns(means), long=True)

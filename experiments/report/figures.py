@@ -24,7 +24,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from experiments.report.numbers import short
 
-SIZE = (4.4, 3.1)  # inches
+WIDTH, HEIGHT = 4.4, 3.1  # inches
 INK, MUTED = "#22262e", "#6b7280"
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
@@ -63,17 +63,24 @@ METHODS = {
     "case C": Look("C: herding, no clusters", "#b8568f", "^"),
     "case D": Look("D: herding, clusters (CRUMB)", "#d55e00", "o"),
 }
+# Variants of stage 2 by the first word of names such as "exact, B = 1" and "D = 64, B = 50".
+KERNELS = {"exact,": Look("exact kernel", "#33373d"), "D": Look("random features", "#d55e00")}
 OTHER_COLOURS, MARKERS = ("#a07d00", "#6a51a3", "#7a4a2b", "#2f6f6f"), "os^DvPX"
 
 
 def look(method: str) -> Look:
     """A method that is not in the paper gets the same colour in every figure and report."""
     number = zlib.crc32(method.encode())
-    return METHODS.get(method) or Look(method, OTHER_COLOURS[number % 4], MARKERS[number % 7])
+    other = Look(method, OTHER_COLOURS[number % 4], MARKERS[number % 7])
+    return METHODS.get(method) or KERNELS.get(method.split()[0], other)._replace(label=method)
 
 
 def label(method: str) -> str:
     return look(method).label
+
+
+def colours(methods: Iterable[str]) -> list[str]:
+    return [look(method).colour for method in methods]
 
 
 def in_order(methods: Iterable[str]) -> list[str]:
@@ -90,7 +97,6 @@ def keys(methods: Iterable[str]) -> list[Look]:
 class Panel:
     title: str
     canvas: Canvas
-    width: float  # inches
 
     @property
     def image(self) -> str:
@@ -104,11 +110,11 @@ class Panel:
 
 
 def panel(
-    title: str, draw: Callable[..., None], *content: Any, size: Any = SIZE, **settings: Any
+    title: str, draw: Callable[..., None], *content: Any, height: float = HEIGHT, **settings: Any
 ) -> Panel:
     """One set of axes: ``draw(axes, *content)``, then ``axes.set(**settings)``."""
     with rc_context(STYLE):
-        canvas = Canvas(figsize=size, layout="constrained")
+        canvas = Canvas(figsize=(WIDTH, height), layout="constrained")
         axes = canvas.subplots()
         draw(axes, *content)
         axes.set(title=title, **settings)
@@ -118,7 +124,7 @@ def panel(
                 axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 150 * low else (1,)))
                 axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
                 axis.set_minor_formatter(NullFormatter())
-    return Panel(title, canvas, size[0])
+    return Panel(title, canvas)
 
 
 def bars(axes: Axes, values: pd.Series, colours: Sequence[str], reach: Any = None) -> None:
@@ -133,10 +139,6 @@ def bars(axes: Axes, values: pd.Series, colours: Sequence[str], reach: Any = Non
     axes.set_ylim(-0.6, len(values) - 0.4)
     axes.grid(visible=False, axis="y")
     axes.tick_params(axis="y", length=0, labelsize=7.5 if len(values) > 30 else 9)
-
-
-def rank_bars(axes: Axes, summary: pd.DataFrame, colours: Sequence[str]) -> None:
-    bars(axes, summary["mean"].rename(label), colours, summary["high"] - summary["mean"])
 
 
 def curves(axes: Axes, rows: pd.DataFrame, x: str, y: str, even: bool = False) -> None:

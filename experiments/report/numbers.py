@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+import pandas as pd
+
 NOTHING = "–"
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -18,13 +20,17 @@ def fixed(value: float | None, digits: int = 3, sign: bool = False) -> str:
     return text.replace("-", "−")
 
 
-whole = partial(fixed, digits=0)
+whole, one_digit, two_digits, four_digits = (partial(fixed, digits=n) for n in (0, 1, 2, 4))
 signed = partial(fixed, sign=True)
 
 
 def plus_minus(mean: float, error: float, digits: int = 3, sign: bool = False) -> str:
     behind = f" ± {fixed(error, digits)}" if math.isfinite(error) and math.isfinite(mean) else ""
     return fixed(mean, digits, sign) + behind
+
+
+def means_and_errors(found: pd.DataFrame, digits: int = 3, sign: bool = False) -> list[str]:
+    return [plus_minus(*pair, digits, sign) for pair in found[["mean", "sem"]].to_numpy(float)]
 
 
 def p_value(p: float) -> str:

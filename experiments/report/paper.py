@@ -6,6 +6,8 @@ Tables and figures are numbered in the order in which they appear. What is only 
 
 from __future__ import annotations
 
+from csv import DictReader
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -73,38 +75,7 @@ FINDINGS = {
     "complexity": """The paper analyses how costs grow and measures none of it. Time here is
         wall-clock, mean over seeds.""",
 }
-
-
-class Scope(NamedTuple):
-    """What the paper ran; ``three`` are TabPFNv2, TabICLv1 and TabICLv2."""
-
-    place: str
-    datasets: str
-    models: str
-    seeds: str
-    pool: str
-    queries: str
-    context: str
-    clusters: str
-
-
-_SCOPES = """
-main: Table 1 | 51 of TabArena | TabICLv2 | 10 | not said | 200 | 0.1 N | 20
-consistency: Table 2, Figure 3 | 38 of TabArena (classification) | three | 5 |
- 500, 1,000, 2,000 at most | not said | 0.05, 0.1, 0.2, 0.5, 0.8 N | 20
-large: Figure 4 | 5 largest of TabArena | three | 5 | 57k to 100k | not said |
- at most 0.1 N, early stopping | 20
-drift: Table 3, Figure 5 | 4: Anneal, Amazon Employee Access, Airfoil Self Noise, Higgs | three |
- 10 | about 25,000 | 200 | min(0.1 N, 10,000) | 20
-clusters: Figure 6 | TabArena | three | 10 | not said | not said | 0.1 N | 1, 5, 10, 20, 30
-retrieval: Figures 7, 8 | TabArena | not named | 10 | 10,000 at most | not said | 500 | 20
-factorial: Figure 9 | 51 of TabArena | three | 10 | 10,000 at most | not said | 500, 1,000, 2,000 |
- 20 (B, D)
-rff: Figures 10 to 13 | 51 of TabArena | three | 10 | not said | not said | 500 | 20
-complexity: Table 5 | an analysis, nothing measured | – | – | – | – | fixed | fixed
-"""
-_LINES = (
-    _SCOPES.replace("three", "TabPFNv2, TabICLv1, TabICLv2").replace("\n ", " ").split("\n")[1:-1]
-)
-SCOPES = {line.split(":")[0]: Scope(*line.split(": ", 1)[1].split(" | ")) for line in _LINES}
 DEVICE = "A100 80 GB, 64 CPU cores"
+# What it ran: for each protocol the place in the paper and its settings.
+with Path(__file__).with_name("scopes.csv").open(encoding="utf-8") as file:
+    SCOPES = {row["protocol"]: row | {"Device": DEVICE} for row in DictReader(file, delimiter="|")}

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from experiments import statistics
-from experiments.report import common, figures
-from experiments.report.blocks import Block, Figure, Table, by_lines, figure
-from experiments.report.numbers import best, code, fixed, p_value, plus_minus, seconds, small, whole
+from experiments.report import blocks, figures
+from experiments.report.blocks import Block, Figure, Table, by_lines
+from experiments.report.numbers import (
+    best,
+    code,
+    fixed,
+    means_and_errors,
+    one_digit,
+    p_value,
+    seconds,
+    small,
+    whole,
+)
 
 EXACT = "exact, B = 1"
 OTHERS = ("centroid", "voronoi")
-KINDS = [figures.Look("exact kernel", "#33373d"), figures.Look("random features", "#d55e00")]
 ABOUT_MMD = """Spearman's rank correlation of MMD² and score within each data set, each run against
 the mean of its group, and where rows list clusters each cluster against its mean over the methods:
 otherwise easy draws would pass for good matches. A negative one means that a better match scores
@@ -25,27 +33,20 @@ better. p is Wilcoxon's over data sets."""
 
 def rff(rows: pd.DataFrame) -> list[Block]:
     rows = with_variants(rows)
-    scores, good = common.scores_of(rows, "rff"), statistics.ok_rows(rows)
-    if scores.empty:
-        return [common.left_out(scores)]
-    gaps, summary = gaps_to_exact(rows), statistics.rank_summary(common.compared(scores))
-    times = [
-        part.groupby("method")["seconds"].agg(["mean", "std"]) for _, part in good.groupby("model")
-    ]
-    titles = [f"Seconds a run, {model}" for model in sorted(good["model"].unique())]
-    maps: list[Any] = [("Mean rank", summary[["mean", "sem"]], fixed)]
-    maps += [(title, each, seconds) for title, each in zip(titles, times, strict=True)]
-    drawn = [panel for title, found, show in maps if (panel := _map(title, found, good, show))]
-    colours = [_colour(name) for name in summary.index]
+    scores, good, gaps = (
+        blocks.scores_of(rows, "rff"),
+        statistics.ok_rows(rows),
+        gaps_to_exact(rows),
+    )
+    summary = statistics.rank_summary(blocks.compared(scores))
     return [
-        common.left_out(scores),
-        common.rank_bars("rff-ranks", summary, colours, "The paper's Figure 10: mean ranks"),
+        blocks.left_out(scores),
+        blocks.rank_bars("rff-ranks", scores, "The paper's Figure 10: mean ranks"),
         _variants(good, summary, gaps),
         _halves(good),
-        figure("rff-maps", """Mean rank ± SEM, and seconds ± standard deviation, by kernel and
-            batch; darker is worse (the paper's Figures 11 and 12).""", drawn),
+        _maps(good, summary),
         _gap_figure(gaps),
-    ]  # fmt: skip
+    ]
 
 
 def with_variants(rows: pd.DataFrame) -> pd.DataFrame:
@@ -58,8 +59,8 @@ def with_variants(rows: pd.DataFrame) -> pd.DataFrame:
 
 def gaps_to_exact(rows: pd.DataFrame) -> pd.DataFrame:
     """Groups × variants: accuracy or R² minus that of exact herding with B = 1, in hundredths."""
-    parts = [common.scores_of(rows, "rff", metric) for metric in ("accuracy", "r2")]
-    scores = pd.concat([part for part in parts if not part.empty] or parts)
+    parts = [blocks.scores_of(rows, "rff", metric) for metric in ("accuracy", "r2")]
+    scores = pd.concat(parts).dropna(axis=1, how="all")
     if EXACT not in scores:
         return pd.DataFrame()
     gaps = 100 * scores.drop(columns=EXACT).sub(scores[EXACT], axis=0).dropna(how="all")
@@ -72,38 +73,30 @@ def _by_kernel(name: str) -> tuple[int, list[int]]:
     return (len(parts) or 3), parts
 
 
-def _colour(name: str) -> str:
-    return figures.look(name).colour if name in OTHERS else KINDS[name[0] != "e"].colour
-
-
 def _near(gaps: pd.DataFrame, limit: float) -> pd.Series:
     """Per cent of the runs whose gap is not larger."""
     return 100 * (gaps.abs() <= limit).sum() / gaps.notna().sum()
 
 
 def _variants(rows: pd.DataFrame, summary: pd.DataFrame, gaps: pd.DataFrame) -> Table:
-    names = summary.index
+    names, gaps = summary.index, gaps.reindex(columns=summary.index)
     costs = rows.groupby("method")[["plan_seconds", "seconds", "mmd2"]].mean().loc[names]
-    ranks, gaps = summary[["mean", "sem"]].to_numpy(float), gaps.reindex(columns=names)
     faster = costs["plan_seconds"].get(EXACT, np.nan) / costs["plan_seconds"]
-    gap = zip(gaps.mean(), gaps.sem(), strict=True)
     cells = {
         "Variant": names.map(figures.label),
-        "mean rank": best(summary["mean"], [plus_minus(*pair) for pair in ranks], lower=True),
-        "gap, points": [plus_minus(*pair, digits=2, sign=True) for pair in gap],
+        "mean rank": best(summary["mean"], means_and_errors(summary), lower=True),
+        "gap, points": means_and_errors(gaps.agg(["mean", "sem"]).T, digits=2, sign=True),
         **{f"% within ±{limit}": _near(gaps, limit).map(whole) for limit in (1, 2, 5)},
         "selection, s": costs["plan_seconds"].map(seconds),
-        "times faster": [fixed(value, 1) for value in faster],
+        "times faster": faster.map(one_digit),
         "all, s": costs["seconds"].map(seconds),
         "MMD²": costs["mmd2"].map(small),
     }
-    caption = (
-        "All variants: ranks, gaps to exact herding with B = 1 (accuracy or R² × 100), times, MMD²"
-    )
-    return Table(caption, cells)
+    about = "ranks, gaps to exact herding with B = 1 (accuracy or R² × 100), times, MMD²"
+    return Table(f"All variants: {about}", cells)
 
 
-def _halves(rows: pd.DataFrame) -> Table | None:
+def _halves(rows: pd.DataFrame) -> Table:
     """Exact kernel against random features, and small batches against large ones."""
     herded = rows.dropna(subset="B")
     batches = sorted(herded["B"].unique())
@@ -121,48 +114,55 @@ def _half(rows: pd.DataFrame) -> tuple[str, ...]:
     one, other = sorted(rows["kind"].unique(), key=lambda kind: (len(kind), kind))
     scores = statistics.score_table(rows, statistics.group_keys("rff"), columns="kind")
     tested = statistics.compare(-statistics.dataset_ranks(scores), one, other)
-    match, accuracy = (
-        rows.groupby("kind")["mmd2"].mean(),
-        statistics.per_dataset(rows, "accuracy", "kind"),
-    )
-    scored = accuracy.reindex(columns=[one, other]).mean()
+    match = rows.groupby("kind")["mmd2"].mean()
+    scored = statistics.per_dataset(rows, "accuracy", "kind").reindex(columns=[one, other]).mean()
     means = (small(match[one]), small(match[other]), fixed(scored[one], 4), fixed(scored[other], 4))
     return (one, other, *means, tested.record, p_value(tested.p))
 
 
-def _map(
-    title: str, found: pd.DataFrame, rows: pd.DataFrame, show: Callable[[float], str]
-) -> figures.Panel | None:
+def _maps(rows: pd.DataFrame, summary: pd.DataFrame) -> Figure:
     """Kernels × batches: the mean in colour, and with its error in words."""
-    texts = found.iloc[:, 0].map(show) + "\n± " + found.iloc[:, 1].map(show)
-    herded = rows[rows["B"].notna()].drop_duplicates("method").sort_values("B")
-    herded = herded.assign(
-        value=herded["method"].map(found["mean"]), text=herded["method"].map(texts)
-    )
-    if not herded["value"].notna().any():
-        return None
-    grid = herded.pivot(index="kernel", columns="B", values=["value", "text"])
-    grid = grid.loc[sorted(grid.index, key=lambda kernel: _by_kernel(f"{kernel}, B = 0"))]
-    texts = grid["text"].fillna("").rename(columns="B = {:g}".format)
-    shades, size = figures.shades(grid["value"].to_numpy(float)), (4.4, 0.6 + 0.55 * len(grid))
-    return figures.panel(title, figures.cells, texts, shades, size=size)
+    herded = rows.dropna(subset="B").drop_duplicates("method").set_index("method")[["kernel", "B"]]
+    maps: dict[str, tuple[pd.DataFrame, Callable[..., str]]]
+    maps = {"Mean rank": (summary[["mean", "sem"]], fixed)}
+    for model, part in rows.groupby("model"):
+        times = part.groupby("method")["seconds"].agg(["mean", "std"])
+        maps[f"Seconds a run, {model}"] = (times, seconds)
+    panels = []
+    for title, (found, show) in maps.items():
+        texts = found.iloc[:, 0].map(show) + "\n± " + found.iloc[:, 1].map(show)
+        cells = herded.assign(value=found["mean"], text=texts).dropna(subset="value")
+        grid = cells.pivot(index="kernel", columns="B", values=["value", "text"])
+        grid = grid.loc[sorted(grid.index, key=lambda kernel: _by_kernel(f"{kernel}, B = 0"))]
+        if len(grid):
+            names, shades = (
+                grid["text"].fillna("").rename(columns="B = {:g}".format),
+                figures.shades(grid["value"].to_numpy(float)),
+            )
+            panels.append(
+                figures.panel(title, figures.cells, names, shades, height=0.6 + 0.55 * len(grid))
+            )
+    caption = """Mean rank ± SEM, and seconds ± standard deviation, by kernel and
+        batch; darker is worse (the paper's Figures 11 and 12)."""
+    return Figure("rff-maps", caption, panels)
 
 
-def _gap_figure(gaps: pd.DataFrame) -> Figure | None:
-    if gaps.empty:
-        return None
-    size, near = (4.4, 0.8 + 0.22 * gaps.shape[1]), _near(gaps, 1).rename(figures.label)
-    colours = [_colour(name) for name in gaps]
+def _gap_figure(gaps: pd.DataFrame) -> Figure:
+    height, near = 0.8 + 0.22 * gaps.shape[1], _near(gaps, 1).rename(figures.label)
+    drawings = {
+        "Gap to exact herding": (_gaps, gaps, "points"),
+        "Runs within ±1 %": (figures.bars, near, "% of runs"),
+    }
+    panels = [
+        figures.panel(title, draw, values, figures.colours(gaps), height=height, xlabel=unit)
+        for title, (draw, values, unit) in drawings.items()
+        if len(gaps)
+    ]
     caption = """Left: gap of each run to exact herding with B = 1 on the same draw (accuracy, or
         R² × 100): the line spans 5 to 95 % of the runs, the box the middle half, the diamond is the
         mean. Right: runs within ±1 % (the paper's Figure 13)."""
-    panels = [
-        figures.panel("Gap to exact herding", _gaps, gaps, colours, size=size, xlabel="points"),
-        figures.panel(
-            "Runs within ±1 %", figures.bars, near, colours, size=size, xlabel="% of runs"
-        ),
-    ]
-    return figure("rff-gaps", caption, panels, [*KINDS, *figures.keys(OTHERS)])
+    legend = [*figures.KERNELS.values(), *figures.keys(OTHERS)]
+    return Figure("rff-gaps", caption, panels, legend)
 
 
 def _gaps(axes: Axes, gaps: pd.DataFrame, colours: list[str]) -> None:
@@ -182,14 +182,14 @@ def match_and_score(rows: pd.DataFrame) -> list[Block]:
             found = measure(part, protocol)
             if len(found) > 1:
                 ends = [f"{fixed(found.iloc[i], 2)} {code(found.index[i])}" for i in (0, -1)]
-                lines.append((code(protocol), unit, *common.effect(found), *ends))
+                lines.append((code(protocol), unit, *blocks.effect(found), *ends))
                 labels = {"ylim": (-1, 1), "ylabel": "ρ", "xlabel": "data sets, in order"}
                 title = f"{protocol}, over {unit}"
-                panels.append(figures.panel(title, _rhos, found, size=(4.4, 2.5), **labels))
-    columns = f"Protocol | over | {common.EFFECT} | lowest | highest"
+                panels.append(figures.panel(title, _rhos, found, height=2.5, **labels))
+    columns = f"Protocol | over | {blocks.EFFECT} | lowest | highest"
     table = by_lines("Correlation ρ of MMD² and score over data sets", columns, lines)
     caption = "ρ of each data set, in order. Below the line a better match scores better."
-    return [ABOUT_MMD, table, figure("mmd-correlations", caption, panels)] if lines else []
+    return [ABOUT_MMD, table, Figure("mmd-correlations", caption, panels)] if lines else []
 
 
 def correlations(rows: pd.DataFrame, protocol: str) -> pd.Series:
@@ -219,7 +219,7 @@ def _by_dataset(rows: pd.DataFrame, x: str, y: str, keys: list[str]) -> pd.Serie
 
 
 def _rhos(axes: Axes, found: pd.Series) -> None:
-    colours = [figures.look("crumb" if rho < 0 else "uniform").colour for rho in found]
+    colours = figures.colours(np.where(found < 0, "crumb", "uniform"))
     axes.bar(range(len(found)), found, color=colours, width=0.8)
     axes.set_xticks([])
     figures.zero_line(axes)
