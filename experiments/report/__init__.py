@@ -16,9 +16,9 @@ from markupsafe import Markup, escape
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from experiments import statistics
-from experiments.report import ablations, comparisons, conditions, figures, paper, stage2
-from experiments.report.blocks import ENDINGS, Block, Table, names, what_was_run
-from experiments.report.numbers import NOTHING, code, counted, whole
+from experiments.report import ablations, comparisons, conditions, figures, paper
+from experiments.report.blocks import ENDINGS, Block, names, table, what_was_run
+from experiments.report.numbers import NOTHING, code, counted
 from experiments.report.results import Results, read_results
 
 SECTIONS = {
@@ -29,7 +29,7 @@ SECTIONS = {
     "clusters": ("How many clusters, how many rows", ablations.clusters),
     "retrieval": ("Which rows for a cluster", ablations.retrieval),
     "factorial": ("Clustering or herding?", ablations.factorial),
-    "rff": ("Random features and batches", stage2.rff),
+    "rff": ("Random features and batches", ablations.rff),
     "complexity": ("Time against N and T", conditions.complexity),
 }
 TITLE = "CRUMB: the paper's experiments, run again"
@@ -70,7 +70,7 @@ def build_sections(rows: pd.DataFrame) -> list[Section]:
             before = [paper.FINDINGS[protocol], *what_was_run(part, protocol)]
             scored = statistics.goodness(statistics.ok_rows(part)).notna().any()
             found.append((protocol, title, [*before, *(build(part) if scored else [NO_SCORE])]))
-    found.append(("mmd", "MMD² and score", stage2.match_and_score(rows)))
+    found.append(("mmd", "MMD² and score", ablations.match_and_score(rows)))
     found.append(("failures", "Runs that failed or could not be made", failures(rows)))
     sections = [Section(name, title, list(filter(None, blocks))) for name, title, blocks in found]
     return [section for section in sections if section.blocks]
@@ -78,19 +78,18 @@ def build_sections(rows: pd.DataFrame) -> list[Section]:
 
 def failures(rows: pd.DataFrame) -> list[Block]:
     """What did not end well, counted, and in its own words; nothing where all ended well."""
-    bad = rows[rows["status"] != "ok"].replace({"status": ENDINGS})
-    kinds = bad.groupby(["protocol", "status"])["dataset"].agg(["size", "nunique"]).reset_index()
-    kinds = kinds.assign(size=kinds["size"].map(whole), nunique=kinds["nunique"].map(whole))
-    keys = ["protocol", "status", "dataset", "model", "method", "message"]
-    each = bad.groupby(keys).size().rename("runs").reset_index()
-    named = {"dataset": each["dataset"].map(code), "method": each["method"].map(figures.label)}
-    each = each.assign(**named, runs=each["runs"].map(whole)).replace("", NOTHING)
-    titles = {"status": "how", "size": "runs", "nunique": "data sets"}
-    counts = Table("How many", dict(kinds.rename(columns=titles)))
-    every = dict(each[:SHOWN].rename(columns=titles))
-    listed = Table("Every one of them", every, long=len(each) > 12)
+    bad = rows[rows["status"] != "ok"]
+    if bad.empty:
+        return []
+    bad = bad.assign(how=bad["status"].map(ENDINGS), dataset=bad["dataset"].map(code),
+                     method=bad["method"].map(figures.label))  # fmt: skip
+    kinds = bad.groupby(["protocol", "how"])["dataset"].agg(["size", "nunique"]).reset_index()
+    keys = ["protocol", "how", "dataset", "model", "method", "message"]
+    each = bad.groupby(keys).size().rename("runs").reset_index().replace("", NOTHING)
+    counts = table("How many", kinds.rename(columns={"size": "runs", "nunique": "data sets"}))
+    listed = table("Every one of them", each[:SHOWN], long=len(each) > 12)
     more = f"And {len(each) - SHOWN:,} lines more." if len(each) > SHOWN else ""
-    return [counts, listed, more] if len(bad) else []
+    return [counts, listed, more]
 
 
 def marked(text: str) -> Markup:

@@ -1,7 +1,8 @@
-"""What each part of CRUMB brings: protocols ``clusters``, ``retrieval`` and ``factorial``."""
+"""What each part of CRUMB brings: protocols ``clusters``, ``retrieval``, ``factorial``, ``rff``."""
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -10,13 +11,18 @@ from matplotlib.axes import Axes
 
 from experiments import statistics
 from experiments.report import blocks, figures
-from experiments.report.blocks import EFFECT, Block, Figure, Table, by_lines, effect, sweep
-from experiments.report.numbers import best, fixed, four_digits, means_and_errors, seconds, small
+from experiments.report.blocks import EFFECT, Block, Figure, Table, by_lines, effect, sweep, table
+from experiments.report.numbers import best, code, fixed, plus_minus, seconds, whole
 
 SCALE = ["dataset", "model"]
 RIVALS = ("centroid", "voronoi")
 POINTS = {"accuracy": "accuracy points", "r2": "R² × 100"}
 CASES = ["case A", "case B", "case C", "case D"]
+EXACT = "exact, B = 1"
+ABOUT_MMD = """Spearman's rank correlation of MMD² and score within each data set, each run against
+the mean of its group, and where rows list clusters each cluster against its mean over the methods:
+otherwise easy draws would pass for good matches. A negative one means that a better match scores
+better. p is Wilcoxon's over data sets."""
 
 
 def clusters(rows: pd.DataFrame) -> list[Block]:
@@ -52,7 +58,8 @@ def _sweep(rows: pd.DataFrame, varied: str, other: str) -> list[Block]:
     if rows[varied].nunique() < 2:
         return []
     name, place = ("K", " (the paper's Figure 6)") if varied == "K" else ("n / N", "")
-    at = f"n = {rows['share'].iloc[0]:g} N" if varied == "K" else f"K = {rows['K'].iloc[0]:g}"
+    value = f"{rows[other].iloc[0]:g}"
+    at = f"n = {value} N" if varied == "K" else f"K = {value}"
     labels = {"xlabel": "selection time, s", "ylabel": "normalised score"}
     points = {str(model): curve(part, varied) for model, part in rows.groupby("model")}
     panels = [
@@ -61,45 +68,44 @@ def _sweep(rows: pd.DataFrame, varied: str, other: str) -> list[Block]:
     caption = f"""Normalised score against the time of selection as {name} varies ({at}); bars are
         ± SEM over seeds{place}."""
     drawn = Figure(f"clusters-{varied.lower()}", caption, panels)
-    return [_sweep_table(rows, varied, other, name, f"{name} varied, {at}"), drawn]
+    return [table(f"{name} varied, {at}", _settings(rows, varied, other, name)), drawn]
 
 
-def _points(axes: Axes, points: pd.DataFrame, name: str) -> None:
+def _points(points: pd.DataFrame, name: str, ax: Axes) -> None:
     colour, sem = figures.look("crumb").colour, points["sem"].fillna(0)
-    axes.errorbar(points["seconds"], points["mean"], sem, color=colour, marker="o", capsize=2.5)
+    ax.errorbar(points["seconds"], points["mean"], sem, color=colour, marker="o", capsize=2.5)
     for value, point in points.iterrows():
         at, above = (point["seconds"], point["mean"] + sem[value]), (0, 5)
-        axes.annotate(f"{name} = {value:g}", at, above, textcoords="offset points", ha="center")
-    axes.margins(x=0.14, y=0.12)
+        ax.annotate(f"{name} = {value:g}", at, above, textcoords="offset points", ha="center")
+    ax.margins(x=0.14, y=0.12)
 
 
-def _sweep_table(rows: pd.DataFrame, varied: str, other: str, name: str, caption: str) -> Table:
+def _settings(rows: pd.DataFrame, varied: str, other: str, name: str) -> dict[str, pd.Series]:
+    """A line for each setting: its scores, ranks and costs."""
     costs = rows.groupby(varied)[["plan_seconds", "pass_seconds", "mmd2"]].mean()
     scores = statistics.score_table(rows, [*statistics.GROUP, other], columns=varied)
     placed = statistics.ranks(scores).mean().reindex(costs.index)
+    shown = curve(rows, varied).reindex(costs.index)[["mean", "sem"]]
     cells = {
-        name: [f"{value:g}" for value in costs.index],
-        "normalised score": means_and_errors(curve(rows, varied).reindex(costs.index)),
+        name: costs.index.map("{:g}".format),
+        "normalised score": shown.itertuples(index=False, name=None),
         "mean rank": best(placed, placed.map(fixed), lower=True),
     }
     for metric in POINTS:
         means = statistics.per_dataset(rows, metric, varied).dropna().mean().reindex(costs.index)
         if means.notna().any():
-            cells[blocks.METRICS[metric]] = best(means, means.map(four_digits))
-    times = {"selection, s": costs["plan_seconds"], "passes, s": costs["pass_seconds"]}
-    cells |= {title: each.map(seconds) for title, each in times.items()}
-    return Table(caption, {**cells, "MMD²": costs["mmd2"].map(small)})
+            cells[blocks.METRICS[metric]] = best(means, [fixed(mean, 4) for mean in means])
+    return {**cells, **costs}
 
 
 def retrieval(rows: pd.DataFrame) -> list[Block]:
     named = rows.assign(kernel=rows["kernel"].replace("", "as set"))
     kernels = sorted({"exact", "rff", *named.loc[named["method"] == "crumb", "kernel"]})
     frame = pd.concat([advantages(named, kernel).assign(kernel=kernel) for kernel in kernels])
+    groups = frame.groupby(["kernel", "metric", "rival", "model"])["lead"]
     lines = [
-        (kernel, POINTS[metric], figures.label(rival), model, *effect(part["lead"]))
-        for (kernel, metric, rival, model), part in frame.groupby(
-            ["kernel", "metric", "rival", "model"]
-        )
+        (kernel, POINTS[metric], figures.label(rival), model, *effect(leads))
+        for (kernel, metric, rival, model), leads in groups
     ]
     caption = "Advantage of herding over data sets, with Wilcoxon's p"
     return [
@@ -121,28 +127,18 @@ def advantages(rows: pd.DataFrame, kernel: str) -> pd.DataFrame:
 
 
 def _advantage_figure(kernel: str, frame: pd.DataFrame) -> Figure:
-    panels = [
-        figures.panel(f"Kernel {kernel}", _strips, part, ylabel=f"advantage, {POINTS[metric]}")
-        for metric, part in frame.groupby("metric")
-    ]
+    panels = []
+    for metric, part in frame.groupby("metric"):
+        leads = part.pivot(index="dataset", columns=["model", "rival"], values="lead")
+        colours = figures.colours(leads.columns.get_level_values("rival"))
+        leads.columns = [f"{figures.label(rival)}, {model}" for model, rival in leads.columns]
+        shape = {"height": 1.0 + 0.3 * leads.shape[1], "xlabel": f"advantage, {POINTS[metric]}"}
+        title = f"Kernel {kernel}"
+        panels.append(figures.panel(title, figures.spreads, leads, colours, True, **shape))
     caption = f"""Advantage of herding (kernel {kernel}) on each data set: a dot is the mean over
-        seeds, the box the middle half, the diamond the mean. Above the line favours herding (the
-        paper's {"Figure 8" if kernel == "rff" else "Figure 7"})."""
+        seeds, the line 5 to 95 %, the box the middle half, the diamond the mean. To the right of 0
+        favours herding (the paper's {"Figure 8" if kernel == "rff" else "Figure 7"})."""
     return Figure(f"retrieval-{kernel.split()[0]}", caption, panels, figures.keys(RIVALS))
-
-
-def _strips(axes: Axes, frame: pd.DataFrame) -> None:
-    models = sorted(frame["model"].unique())
-    for (model, rival), part in frame.groupby(["model", "rival"]):
-        at, leads = 2.2 * models.index(model) + 0.8 * RIVALS.index(rival), part["lead"]
-        colour, jitter = figures.look(rival).colour, np.random.default_rng(0)
-        low, middle, high = leads.quantile([0.25, 0.5, 0.75])
-        axes.bar(at, high - low, 0.6, bottom=low, color=colour, alpha=0.18, edgecolor=colour)
-        axes.hlines(middle, at - 0.3, at + 0.3, color=colour)
-        axes.scatter(at + jitter.uniform(-0.2, 0.2, len(leads)), leads, s=9, color=colour)
-        axes.scatter(at, leads.mean(), s=34, marker="D", color=colour, edgecolors="white", zorder=5)
-    figures.zero_line(axes)
-    axes.set_xticks([2.2 * i + 0.4 for i in range(len(models))], models)
 
 
 def factorial(rows: pd.DataFrame) -> list[Block]:
@@ -167,11 +163,192 @@ def factorial(rows: pd.DataFrame) -> list[Block]:
 def effects(rows: pd.DataFrame, metric: str) -> pd.DataFrame:
     """For each data set what clusters, herding and both add, in hundredths of the metric."""
     scores = statistics.complete(blocks.scores_of(rows, "factorial", metric), CASES)
-    a, b, c, d = (scores[case] for case in CASES)
+    a, b, c, d = (100 * scores[case].groupby(level="dataset").mean() for case in CASES)
     parts = {
         "clusters alone (B − A)": b - a,
         "herding alone (C − A)": c - a,
         "both (D − A)": d - a,
         "interaction (D − C − B + A)": d - c - b + a,
     }
-    return 100 * pd.DataFrame(parts).groupby(level="dataset").mean()
+    return pd.DataFrame(parts)
+
+
+def rff(rows: pd.DataFrame) -> list[Block]:
+    rows = with_variants(rows)
+    scores, good, gaps = (
+        blocks.scores_of(rows, "rff"),
+        statistics.ok_rows(rows),
+        gaps_to_exact(rows),
+    )
+    summary = statistics.rank_summary(blocks.compared(scores))
+    return [
+        blocks.left_out(scores),
+        blocks.rank_bars("rff-ranks", scores, "The paper's Figure 10: mean ranks"),
+        _variants(good, summary, gaps),
+        _halves(good),
+        _maps(good, summary),
+        _gap_figure(gaps),
+    ]
+
+
+def with_variants(rows: pd.DataFrame) -> pd.DataFrame:
+    """Methods by what they are: ``exact, B = 1``, ``D = 64, B = 50``."""
+    kernel = ("D = " + rows["D"].map("{:g}".format)).where(rows["D"].notna(), "exact")
+    herded = rows["B"].notna() & ~rows["method"].isin(RIVALS)
+    named = kernel + ", B = " + rows["B"].map("{:g}".format)
+    return rows.assign(method=rows["method"].mask(herded, named), kernel=kernel)
+
+
+def gaps_to_exact(rows: pd.DataFrame) -> pd.DataFrame:
+    """Groups × variants: accuracy or R² minus that of exact herding with B = 1, in hundredths."""
+    scores = pd.concat([blocks.scores_of(rows, "rff", metric) for metric in POINTS])
+    if EXACT not in scores:
+        return pd.DataFrame()
+    gaps = 100 * scores.drop(columns=EXACT).sub(scores[EXACT], axis=0).dropna(how="all")
+    return gaps[sorted(gaps, key=_by_kernel)].round(statistics.DIGITS)
+
+
+def _by_kernel(name: str) -> tuple[int, list[int]]:
+    """Exact kernel first, then random features by D and B, then the others."""
+    parts = [int(part.split("=")[1]) for part in name.split(",") if "=" in part]
+    return (len(parts) or 3), parts
+
+
+def _near(gaps: pd.DataFrame, limit: float) -> pd.Series:
+    """Per cent of the runs whose gap is not larger."""
+    return 100 * (gaps.abs() <= limit).sum() / gaps.notna().sum()
+
+
+def _variants(rows: pd.DataFrame, summary: pd.DataFrame, gaps: pd.DataFrame) -> Table:
+    gaps, costs = (
+        gaps.reindex(columns=summary.index),
+        rows.groupby("method").mean(numeric_only=True),
+    )
+    costs = costs.loc[summary.index]
+    ranks = [plus_minus(*pair) for pair in summary[["mean", "sem"]].to_numpy()]
+    cells = {
+        "Variant": summary.index.map(figures.label),
+        "mean rank": best(summary["mean"], ranks, lower=True),
+        "gap, points": [plus_minus(g.mean(), g.sem(), 2, sign=True) for _, g in gaps.items()],
+        **{f"% within ±{limit}": _near(gaps, limit).map(whole) for limit in (1, 2, 5)},
+        "plan_seconds": costs["plan_seconds"],
+        "times faster": costs["plan_seconds"].get(EXACT, np.nan) / costs["plan_seconds"],
+        **costs[["seconds", "mmd2"]],
+    }
+    about = "ranks, gaps to exact herding with B = 1 (accuracy or R² × 100), times, MMD²"
+    return table(f"All variants: {about}", cells)
+
+
+def _halves(rows: pd.DataFrame) -> Table:
+    """Exact kernel against random features, and small batches against large ones."""
+    herded = rows.dropna(subset="B")
+    batches = sorted(herded["B"].unique())
+    ends = herded[herded["B"].isin([*batches[:1], 50.0 if 50.0 in batches else batches[-1:]])]
+    kinds = herded["D"].isna().map({True: "exact kernel", False: "random features"})
+    pairs = [herded.assign(kind=kinds), ends.assign(kind="B = " + ends["B"].map("{:g}".format))]
+    lines = [_half(kept) for kept in pairs if kept["kind"].nunique() == 2]
+    columns = """Runs | against | MMD² | MMD² of the others | accuracy | accuracy of the others |
+        sets won / tied / lost | p"""
+    caption = "Two kinds of runs over the same groups; Wilcoxon's p on mean ranks of data sets"
+    return by_lines(caption, columns, lines)
+
+
+def _half(rows: pd.DataFrame) -> tuple[str | float, ...]:
+    pair = sorted(rows["kind"].unique(), key=lambda kind: (len(kind), kind))
+    scores = statistics.score_table(rows, statistics.group_keys("rff"), columns="kind")
+    tested = statistics.compare(-statistics.dataset_ranks(scores), *pair)
+    match = rows.groupby("kind")["mmd2"].mean()[pair]
+    accuracy = statistics.per_dataset(rows, "accuracy", "kind").reindex(columns=pair).mean()
+    return (*pair, *match, *accuracy, tested.record, tested.p)
+
+
+def _maps(rows: pd.DataFrame, summary: pd.DataFrame) -> Figure:
+    """Kernels × batches: the mean in colour, and with its error in words."""
+    variants = (
+        rows.dropna(subset="B").drop_duplicates("method").set_index("method")[["kernel", "B"]]
+    )
+    maps = {"Mean rank": (summary["mean"], summary["sem"], fixed)}
+    for model, part in rows.groupby("model"):
+        times = part.groupby("method")["seconds"]
+        maps[f"Seconds a run, {model}"] = (times.mean(), times.std(), seconds)
+    panels = []
+    for title, (means, errors, show) in maps.items():
+        texts = means.map(show) + "\n± " + errors.map(show)
+        found = variants.assign(value=means, text=texts).dropna(subset="value")
+        grid = found.pivot(index="kernel", columns="B", values=["value", "text"])
+        grid = grid.loc[sorted(grid.index, key=lambda kernel: _by_kernel(f"{kernel}, B = 0"))]
+        if len(grid):
+            texts, values = grid["text"].fillna(""), grid["value"].to_numpy(float)
+            content = (texts.rename(columns="B = {:g}".format), values, "YlGnBu")
+            height = 0.6 + 0.55 * len(grid)
+            panels.append(figures.panel(title, figures.cells, *content, height=height))
+    caption = """Mean rank ± SEM, and seconds ± standard deviation, by kernel and
+        batch; darker is worse (the paper's Figures 11 and 12)."""
+    return Figure("rff-maps", caption, panels)
+
+
+def _gap_figure(gaps: pd.DataFrame) -> Figure:
+    colours, gaps = figures.colours(gaps), gaps.rename(columns=figures.label)
+    drawings = {
+        "Gap to exact herding": (figures.spreads, gaps, "points"),
+        "Runs within ±1 %": (figures.bars, _near(gaps, 1), "% of runs"),
+    }
+    height = 0.8 + 0.22 * gaps.shape[1]
+    panels = [
+        figures.panel(title, draw, values, colours, height=height, xlabel=unit)
+        for title, (draw, values, unit) in drawings.items()
+        if len(gaps)
+    ]
+    caption = """Left: gap of each run to exact herding with B = 1 on the same draw (accuracy, or
+        R² × 100): the line spans 5 to 95 % of the runs, the box the middle half, the diamond is the
+        mean. Right: runs within ±1 % (the paper's Figure 13)."""
+    legend = [*figures.KERNELS.values(), *figures.keys(RIVALS)]
+    return Figure("rff-gaps", caption, panels, legend)
+
+
+def match_and_score(rows: pd.DataFrame) -> list[Block]:
+    """Nothing where no rows measured MMD² of several methods on several data sets."""
+    lines, panels = [], []
+    for protocol in ("main", "retrieval", "factorial", "rff"):
+        part = rows[rows["protocol"] == protocol]
+        for unit, measure in (("runs", correlations), ("clusters", cluster_correlations)):
+            found = measure(part, protocol)
+            if len(found) > 1:
+                ends = [f"{fixed(found.iloc[i], 2)} {code(found.index[i])}" for i in (0, -1)]
+                lines.append((code(protocol), unit, *effect(found), *ends))
+                colours = figures.colours(np.where(found < 0, "crumb", "uniform"))
+                draw = partial(found.plot.bar, color=colours, width=0.8)
+                labels = {"ylim": (-1, 1), "ylabel": "ρ", "xlabel": "data sets, in order"}
+                title, shape = f"{protocol}, over {unit}", {"xticks": [], "height": 2.5}
+                panels.append(figures.panel(title, draw, **labels, **shape))
+    columns = f"Protocol | over | {EFFECT} | lowest | highest"
+    correlated = by_lines("Correlation ρ of MMD² and score over data sets", columns, lines)
+    caption = "ρ of each data set, in order. Below the line a better match scores better."
+    drawn = Figure("mmd-correlations", caption, panels)
+    return [ABOUT_MMD, correlated, drawn] if lines else []
+
+
+def correlations(rows: pd.DataFrame, protocol: str) -> pd.Series:
+    """ρ for each data set, of differences from the mean of the group."""
+    good = statistics.ok_rows(rows)
+    good = good.assign(score=statistics.goodness(good)).dropna(subset=["mmd2", "score"])
+    return _by_dataset(good, "mmd2", "score", statistics.group_keys(protocol))
+
+
+def cluster_correlations(rows: pd.DataFrame, protocol: str) -> pd.Series:
+    """The same over single clusters, which methods that cluster alike list in the same order."""
+    good = statistics.ok_rows(rows).dropna(subset="cluster_mmd2")
+    x, y, keys = "cluster_mmd2", "cluster_score", statistics.group_keys(protocol)
+    number = good["cluster_mmd2"].map(lambda each: range(len(each)))
+    same = good["cluster_queries"].map(str)  # clusters with other queries are other clusters
+    long = good[[*keys, x, y]].assign(same=same, number=number).explode([x, y, "number"])
+    return _by_dataset(long.astype({x: float, y: float}), x, y, [*keys, "same", "number"])
+
+
+def _by_dataset(rows: pd.DataFrame, x: str, y: str, keys: list[str]) -> pd.Series:
+    rows = rows.reset_index(drop=True)
+    groups = rows.groupby(keys, dropna=False)
+    centred = (rows[[x, y]] - groups[[x, y]].transform("mean")).round(statistics.DIGITS)
+    parts = centred[groups[x].transform("size") > 1].groupby(rows["dataset"])
+    found = {name: statistics.spearman(part[x], part[y]) for name, part in parts}
+    return pd.Series(found, dtype=float).dropna().sort_values()

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import pandas as pd
 
@@ -20,21 +22,13 @@ from experiments.report.numbers import (
     code,
     counted,
     fixed,
-    four_digits,
-    means_and_errors,
-    one_digit,
-    p_value,
     plus_minus,
-    seconds,
-    small,
     span,
-    two_digits,
-    whole,
+    written,
 )
 
 NUMBER = re.compile(r"\**[−+<>~]?\s?(\d|–)|$")
 CRUMB = "crumb"
-UNITS = {"classification": "accuracy points", "regression": "% of RMSE"}
 METRICS = {
     "accuracy": "accuracy",
     "auc": "ROC AUC",
@@ -43,7 +37,16 @@ METRICS = {
     "rmse": "RMSE",
 }
 ENDINGS = {"timeout": "timed out", "error": "failed", "missing": "could not be run"}
-COSTS = {"plan_seconds": "selection", "pass_seconds": "passes", "seconds": "all"}
+COSTS = ["plan_seconds", "pass_seconds", "seconds"]
+TITLES = {
+    "plan_seconds": "selection, s",
+    "pass_seconds": "passes, s",
+    "seconds": "all, s",
+    "share": "selection, %",
+    "contexts": "number of passes",
+    "context_mean": "rows a context",
+    "mmd2": "MMD²",
+}
 EFFECT = "mean ± SEM | median | sets + / 0 / − | p"
 
 
@@ -56,9 +59,10 @@ class Table:
     @property
     def styles(self) -> list[str]:
         """CSS classes of the columns: numbers to the right, the paper's set apart."""
-        kinds = {"num": lambda name: all(map(NUMBER.match, self.cells[name])),
-                 "paper": lambda name: name.startswith("paper")}  # fmt: skip
-        return [" ".join(kind for kind in kinds if kinds[kind](name)) for name in self.cells]
+        numbers = [all(map(NUMBER.match, column)) for column in self.cells.values()]
+        sides = ["num" if number else "text" for number in numbers]
+        theirs = [" paper" if title.startswith("paper") else "" for title in self.cells]
+        return list(map("".join, zip(sides, theirs, strict=True)))
 
     @property
     def lines(self) -> list[tuple[str, ...]]:
@@ -82,12 +86,17 @@ class Figure:
 Block = str | Table | Figure
 
 
-def by_lines(
-    caption: str, columns: str, lines: Sequence[Sequence[str]], long: bool = False
-) -> Table:
-    """A table from its lines, with the names of the columns separated by bars."""
-    names = [name.strip() for name in columns.split("|")]
-    return Table(caption, dict(zip(names, zip(*lines, strict=True), strict=False)), long)
+def table(caption: str, columns: Mapping[str, Iterable[Any]], long: bool = False) -> Table:
+    """A table from a frame or a dictionary; numbers are written here, text stays as it is."""
+    titled = {TITLES.get(name, name): values for name, values in columns.items()}
+    cells = {title: [written(title, value) for value in titled[title]] for title in titled}
+    return Table(caption, cells, long)
+
+
+def by_lines(caption: str, columns: str, lines: Sequence[Any], long: bool = False) -> Table:
+    """A table from its lines, with the titles of the columns separated by bars."""
+    titles = [title.strip() for title in columns.split("|")]
+    return table(caption, dict(zip(titles, zip(*lines, strict=True), strict=False)), long)
 
 
 def what_was_run(rows: pd.DataFrame, protocol: str) -> list[Block]:
@@ -166,27 +175,21 @@ def rank_table(scores: pd.DataFrame, caption: str, reference: str = CRUMB,
     """Mean rank ± SEM, wins, and the tests against the reference over groups and data sets."""
     kept = compared(scores)
     summary, full = statistics.rank_summary(kept), kept.dropna()
-    found = (statistics.rank_comparisons, statistics.dataset_comparisons)
-    over_groups, over_sets = (
-        [tests.get(method, statistics.NONE) for method in summary.index]
-        for tests in (compare(kept, reference) for compare in found)
-    )
-    cells = {
-        "Method": summary.index.map(figures.label),
-        "mean rank": best(summary["mean"], means_and_errors(summary), lower=True),
-        "wins": summary["wins"].map(one_digit),
-        f"won / tied / lost by {figures.label(reference).split(':')[0]}": [
-            test.record for test in over_groups
-        ],
-        "p adj.": [p_value(test.p_adjusted) for test in over_groups],
-        "p adj., data sets": [p_value(test.p_adjusted) for test in over_sets],
-    }
-    if published:
-        theirs = [published.get(method) for method in summary.index]
-        cells["paper rank"] = [plus_minus(*one[:2]) if one else NOTHING for one in theirs]
-        cells["paper p adj."] = [one.p_adjusted if one else NOTHING for one in theirs]
+    over_groups = statistics.rank_comparisons(kept, reference)
+    over_sets = statistics.dataset_comparisons(kept, reference)
+    ranks = [plus_minus(*pair) for pair in summary[["mean", "sem"]].to_numpy()]
+    lines = []
+    for method, rank in zip(summary.index, best(summary["mean"], ranks, lower=True), strict=True):
+        groups, sets = (each.get(method, statistics.NONE) for each in (over_groups, over_sets))
+        tests = (groups.record, groups.p_adjusted, sets.p_adjusted)
+        theirs = (published or {}).get(method)
+        beside = (theirs[:2], theirs.p_adjusted) if theirs else (NOTHING, NOTHING)
+        lines.append((figures.label(method), rank, summary["wins"][method], *tests, *beside))
+    versus = f"won / tied / lost by {figures.label(reference).split(':')[0]}"
+    columns = f"Method | mean rank | wins | {versus} | p adj. | p adj., data sets"
+    columns += " | paper rank | paper p adj." if published else ""
     over = counted(full.index.get_level_values("dataset").nunique(), "data set")
-    return Table(f"{caption} ({counted(len(full), 'group')}, {over})", cells)
+    return by_lines(f"{caption} ({counted(len(full), 'group')}, {over})", columns, lines)
 
 
 def rank_bars(name: str, scores: pd.DataFrame, caption: str) -> Figure:
@@ -231,10 +234,12 @@ def metric_table(rows: pd.DataFrame, ranked: pd.DataFrame, protocol: str) -> Tab
         means = statistics.complete(means, statistics.comparable(means))
         if len(means):
             placed = statistics.ranks(compared(scores_of(ranked, protocol, metric))).mean()
+            name, lower = METRICS[metric], metric in statistics.LOWER_IS_BETTER
             average, placed = means.mean().reindex(methods).round(4), placed.reindex(methods)
-            texts, lower = average.map(four_digits), metric in statistics.LOWER_IS_BETTER
-            cells[f"{METRICS[metric]} ({len(means)} sets)"] = best(average, texts, lower)
-            cells[f"rank by {METRICS[metric]}"] = best(placed, placed.map(two_digits), lower=True)
+            texts = [written(name, value) for value in average]
+            cells[f"{name} ({len(means)} sets)"] = best(average, texts, lower)
+            texts = [fixed(value, 2) for value in placed]
+            cells[f"rank by {name}"] = best(placed, texts, lower=True)
     return Table("Means over data sets, and mean ranks", cells)
 
 
@@ -244,9 +249,9 @@ def dataset_tables(rows: pd.DataFrame, regression: str = "rmse") -> list[Block]:
     for metric in ("accuracy", regression):
         means = statistics.per_dataset(rows, metric)
         means = means[figures.in_order(means.columns)].round(12 if metric == "rmse" else 4)
-        show = small if metric == "rmse" else four_digits
+        show = partial(written, METRICS[metric])
         lines = [
-            (code(name), whole(sizes[name]), *best(line, map(show, line), metric == "rmse"))
+            (code(name), sizes[name], *best(line, map(show, line), metric == "rmse"))
             for name, line in zip(means.index, means.to_numpy(float), strict=True)
         ]
         columns = " | ".join(["Data set", "N", *map(figures.label, means)])
@@ -255,11 +260,12 @@ def dataset_tables(rows: pd.DataFrame, regression: str = "rmse") -> list[Block]:
     return found
 
 
-def time_columns(means: pd.DataFrame) -> dict[str, pd.Series]:
-    """Seconds of selection, of passes and of both, and the share of selection."""
+def mean_costs(rows: pd.DataFrame, by: list[str], *more: str) -> pd.DataFrame:
+    """Mean seconds of selection, of passes and of both, the share of selection, and more."""
+    means = rows.groupby(by, dropna=False)[[*COSTS, *more]].mean()
     share = 100 * means["plan_seconds"] / means["seconds"].where(means["seconds"] > 0)
-    times = {f"{name}, s": means[cost].map(seconds) for cost, name in COSTS.items()}
-    return {**times, "selection, %": share.map(whole)}
+    means.insert(3, "share", share)
+    return means
 
 
 def effect(values: pd.Series, digits: int = 2) -> tuple[str, str, str, str]:
@@ -267,5 +273,5 @@ def effect(values: pd.Series, digits: int = 2) -> tuple[str, str, str, str]:
     found = values.dropna().round(statistics.DIGITS)
     signs = f"{(found > 0).sum()} / {(found == 0).sum()} / {(found < 0).sum()}"
     mean = plus_minus(found.mean(), found.sem(), digits, sign=True)
-    median, p = fixed(found.median(), digits, sign=True), p_value(statistics.wilcoxon(found))
+    median, p = fixed(found.median(), digits, sign=True), written("p", statistics.wilcoxon(found))
     return mean, median, signs, p

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from typing import cast
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
-from matplotlib.container import BarContainer
+from matplotlib.colors import ListedColormap
 
 from experiments import statistics
 from experiments.report import blocks, figures, paper
-from experiments.report.blocks import CRUMB, UNITS, Block, Figure, Table, by_lines, scores_of
-from experiments.report.numbers import (
-    NOTHING,
-    code,
-    fixed,
-    one_digit,
-    p_value,
-    seconds,
-    signed,
-    whole,
-)
+from experiments.report.blocks import CRUMB, Block, Figure, Table, by_lines, scores_of, table
+from experiments.report.numbers import NOTHING, code, fixed, p_value, whole
 
+UNITS = {"classification": "accuracy points", "regression": "% of RMSE"}
 TESTS = """p is Wilcoxon's signed-rank test of paired ranks against CRUMB with Bonferroni's
 correction, over groups as in the paper, and over mean ranks of the data sets: seeds of one data set
 are not independent."""
@@ -60,24 +51,18 @@ def _challengers(rows: pd.DataFrame) -> Table:
         ranks = statistics.dataset_ranks(scores[[name, CRUMB]])
         test = statistics.compare(-ranks, name, CRUMB, len(others))
         leads = dataset_leads(rows, name, CRUMB).groupby("task")["lead"].mean()
-        points = [signed(leads.get(task), 2) for task in UNITS]
-        lines.append((code(name), *points, test.record, p_value(test.p), p_value(test.p_adjusted)))
+        lines.append((code(name), *leads.reindex([*UNITS]), test.record, test.p, test.p_adjusted))
     columns = f"Method | {' | '.join(UNITS.values())} | sets won / tied / lost | p | p adj."
     return by_lines("Other methods against CRUMB, over data sets", columns, lines)
 
 
 def _times(rows: pd.DataFrame) -> Table:
     shared = statistics.shared_rows(rows, "main")
-    means = shared.groupby("method")[[*blocks.COSTS, "contexts", "context_mean"]].mean()
+    means = blocks.mean_costs(shared, ["method"], "contexts", "context_mean")
     means = means.loc[figures.in_order(means.index)]
-    cells = {
-        "Method": means.index.map(figures.label),
-        **blocks.time_columns(means),
-        "paper passes, s": means.index.map(paper.MAIN_PASS_SECONDS).map(seconds),
-        "number of passes": means["contexts"].map(one_digit),
-        "rows a context": means["context_mean"].map(whole),
-    }
-    return Table("Mean time of a run and its passes, over groups that all methods finished", cells)
+    means.insert(4, "paper passes, s", means.index.map(paper.MAIN_PASS_SECONDS))
+    caption = "Mean time of a run and its passes, over groups that all methods finished"
+    return table(caption, {"Method": means.index.map(figures.label), **means})
 
 
 def dataset_leads(rows: pd.DataFrame, method: str = CRUMB, other: str = "uniform") -> pd.DataFrame:
@@ -111,10 +96,11 @@ def _losses(rows: pd.DataFrame) -> Table:
 def _lead_figure(rows: pd.DataFrame) -> Figure:
     panels = []
     for task, part in dataset_leads(rows).groupby("task"):
-        title, unit = f"{task.capitalize()} sets", f"CRUMB − uniform, {UNITS[task]}"
-        colours = figures.colours(np.where(part["lead"] > 0, CRUMB, "uniform"))
-        size = {"height": 0.8 + 0.17 * len(part), "xlabel": unit}
-        panels.append(figures.panel(title, figures.bars, part["lead"], colours, **size))
+        leads, unit = part["lead"], f"CRUMB − uniform, {UNITS[task]}"
+        colours = figures.colours(np.where(leads > 0, CRUMB, "uniform"))
+        shape = {"height": 0.8 + 0.17 * len(part), "xlabel": unit}
+        title = f"{task.capitalize()} sets"
+        panels.append(figures.panel(title, figures.bars, leads, colours, **shape))
     caption = "CRUMB's lead over uniform, mean over seeds; bars to the left are losses."
     return Figure("main-leads", caption, panels)
 
@@ -144,12 +130,12 @@ def medals(means: pd.DataFrame) -> np.ndarray:
 
 def _medals(scores: pd.DataFrame) -> Figure:
     means = statistics.ranks(blocks.compared(scores)).groupby(level=["model", "dataset"]).mean()
-    colours = np.array([to_rgb(colour) for colour in MEDALS.values()])
     panels = []
     for model, part in means.groupby(level="model"):
         texts = part.droplevel("model").map("{:.2f}".format).rename(columns=figures.label)
-        shown, height = colours[medals(part)], 0.8 + 0.2 * len(part)
-        panels.append(figures.panel(str(model), figures.cells, texts, shown, height=height))
+        colours, height = ListedColormap([*MEDALS.values()]), 0.8 + 0.2 * len(part)
+        content = (texts, medals(part), colours, len(MEDALS) - 1)
+        panels.append(figures.panel(str(model), figures.cells, *content, height=height))
     caption = """Mean rank of each method on each data set, over proportions, sizes and seeds (the
         paper's Figure 3). Gold is the best of the methods there; equal ranks share a colour."""
     legend = [figures.Look(name, colour) for name, colour in MEDALS.items()]
@@ -186,8 +172,9 @@ def _wins_and_sizes(rows: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     columns = {"size": ("context_mean", "mean"), "accuracy": ("accuracy", "median")}
     points = pairs.groupby(["dataset", "model", "method"]).agg(**columns)
     labels = {"xlabel": "mean rows of a context", "ylabel": "median accuracy", "xscale": "log"}
+    bars = {"color": figures.colours(won), "legend": False, "rot": 0, "width": 0.8}
     panels = [
-        figures.panel("(a) Wins", _wins, named, ylabel="wins"),
+        figures.panel("(a) Wins", partial(named.plot.bar, **bars), ylabel="wins"),
         figures.panel("(b) Accuracy against context size", _sizes, points, **labels),
     ]
     caption = """(a) Wins over data sets and seeds, ties shared; p: CRUMB against MICP, Wilcoxon.
@@ -196,28 +183,22 @@ def _wins_and_sizes(rows: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     return Figure("large-wins-and-sizes", caption, panels, figures.keys(won))
 
 
-def _wins(axes: Axes, won: pd.DataFrame) -> None:
-    won.plot.bar(ax=axes, color=figures.colours(won), legend=False, rot=0, width=0.8)
-    for each in axes.containers:
-        axes.bar_label(cast("BarContainer", each), fmt="{:.3g}", fontsize=8)
-
-
-def _sizes(axes: Axes, points: pd.DataFrame) -> None:
+def _sizes(points: pd.DataFrame, ax: Axes) -> None:
     for _, pair in points.groupby(level=["dataset", "model"]):
-        axes.plot(pair["size"], pair["accuracy"], color=figures.MUTED, linewidth=0.9)
+        ax.plot(pair["size"], pair["accuracy"], color=figures.MUTED, linewidth=0.9)
     for method, part in points.groupby(level="method"):
         _, colour, marker = figures.look(method)
-        axes.scatter(part["size"], part["accuracy"], s=34, color=colour, marker=marker, zorder=2)
+        ax.scatter(part["size"], part["accuracy"], s=34, color=colour, marker=marker, zorder=2)
 
 
 def _costs(rows: pd.DataFrame, scores: pd.DataFrame) -> Table:
-    by, won = rows.groupby(["model", "method"]), wins_by_model(scores).stack()
-    means = by[[*blocks.COSTS, "context_mean"]].mean().assign(accuracy=by["accuracy"].median())
+    keys = ["model", "method"]
+    means = blocks.mean_costs(rows, keys, "context_mean")
     cells = {
         "Model": means.index.get_level_values("model"),
         "Method": means.index.get_level_values("method").map(figures.label),
-        "wins": won.reindex(means.index).map(one_digit),
-        "median accuracy": means["accuracy"].map(fixed),
-        "rows a context": means["context_mean"].map(whole),
+        "wins": wins_by_model(scores).stack().reindex(means.index),
+        "median accuracy": rows.groupby(keys)["accuracy"].median(),
+        "context_mean": means.pop("context_mean"),
     }
-    return Table("Wins, context sizes and wall-clock", cells | blocks.time_columns(means))
+    return table("Wins, context sizes and wall-clock", {**cells, **means})

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-
-import pandas as pd
+from typing import Any
 
 NOTHING = "–"
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -20,17 +19,13 @@ def fixed(value: float | None, digits: int = 3, sign: bool = False) -> str:
     return text.replace("-", "−")
 
 
-whole, one_digit, two_digits, four_digits = (partial(fixed, digits=n) for n in (0, 1, 2, 4))
+whole = partial(fixed, digits=0)
 signed = partial(fixed, sign=True)
 
 
 def plus_minus(mean: float, error: float, digits: int = 3, sign: bool = False) -> str:
     behind = f" ± {fixed(error, digits)}" if math.isfinite(error) and math.isfinite(mean) else ""
     return fixed(mean, digits, sign) + behind
-
-
-def means_and_errors(found: pd.DataFrame, digits: int = 3, sign: bool = False) -> list[str]:
-    return [plus_minus(*pair, digits, sign) for pair in found[["mean", "sem"]].to_numpy(float)]
 
 
 def p_value(p: float) -> str:
@@ -83,3 +78,25 @@ def best(values: Iterable[float], texts: Iterable[str], lower: bool = False) -> 
     top = (min(found) if lower else max(found)) if len(found) > 1 else math.nan
     pairs = zip(given, texts, strict=True)
     return [f"**{text}**" if value == top else text for value, text in pairs]
+
+
+# How the numbers of a column are written, by its title; all others with three digits.
+FORMATS: dict[str, Callable[[float], str]] = {
+    **dict.fromkeys(["p", "p adj.", "p adj., data sets", "p over runs"], p_value),
+    **dict.fromkeys(["selection, s", "passes, s", "all, s", "paper passes, s"], seconds),
+    **dict.fromkeys(["MMD²", "MMD² of the others", "RMSE"], small),
+    **dict.fromkeys(["runs", "data sets", "N", "T", "rows a context", "selection, %"], whole),
+    **dict.fromkeys(["smallest N timed", "largest N timed", "% within ±1", "% within ±2"], whole),
+    **dict.fromkeys(["wins", "number of passes", "times faster"], partial(fixed, digits=1)),
+    **dict.fromkeys(["first τ", "last τ", "lead, % of MICP"], partial(signed, digits=1)),
+    **dict.fromkeys(["accuracy points", "% of RMSE"], partial(signed, digits=2)),
+    **dict.fromkeys(["accuracy", "accuracy of the others"], partial(fixed, digits=4)),
+    **dict.fromkeys(["ROC AUC", "log-loss", "R²"], partial(fixed, digits=4)),
+}
+
+
+def written(title: str, value: Any) -> str:
+    """A text as it is, a mean with its error as a pair, a number as its column is written."""
+    if isinstance(value, str):
+        return value
+    return plus_minus(*value) if isinstance(value, tuple) else FORMATS.get(title, fixed)(value)
