@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
 from crumb.errors import InvalidInput
@@ -34,7 +34,7 @@ SECTIONS = {
 }
 TITLE = "CRUMB: the paper's experiments, run again"
 VERSIONS = ("crumb", "python", "torch", "tabicl", "sklearn")
-SHOWN = 300  # lines of failures
+SHAPES = dict(zip("osv^DPX", "●■▼▲◆✚✖", strict=True))  # of markers, as text
 NO_SCORE = "No run ended well: there is nothing to show."
 
 
@@ -56,7 +56,7 @@ def write_report(results: Path, out: Path) -> list[Path]:
     sections, paths = build_sections(found.rows), [out, out.with_suffix(".md")]
     for path, template in zip(paths, ("page.html", "summary.md"), strict=True):
         with atomic_write(path) as file:
-            page = _templates().get_template(template).render(sections=sections, **texts)
+            page = TEMPLATES.get_template(template).render(sections=sections, **texts)
             file.write(page.encode())
     return paths
 
@@ -85,11 +85,9 @@ def failures(rows: pd.DataFrame) -> list[Block]:
                      method=bad["method"].map(figures.label))  # fmt: skip
     kinds = bad.groupby(["protocol", "how"])["dataset"].agg(["size", "nunique"]).reset_index()
     keys = ["protocol", "how", "dataset", "model", "method", "message"]
-    each = bad.groupby(keys).size().rename("runs").reset_index().replace("", NOTHING)
-    counts = table("How many", kinds.rename(columns={"size": "runs", "nunique": "data sets"}))
-    listed = table("Every one of them", each[:SHOWN], long=len(each) > 12)
-    more = f"And {len(each) - SHOWN:,} lines more." if len(each) > SHOWN else ""
-    return [counts, listed, more]
+    each = bad.groupby(keys).size().rename("runs:0").reset_index().replace("", NOTHING)
+    counts = table("How many", kinds.rename(columns={"size": "runs:0", "nunique": "data sets:0"}))
+    return [counts, table("Every one of them", each, long=len(each) > 12)]
 
 
 def marked(text: str) -> Markup:
@@ -105,18 +103,15 @@ def as_markdown(text: str) -> str:
     return " ".join(text.replace("<", "&lt;").replace("|", "\\|").split())
 
 
-def _templates() -> Environment:
-    found = Environment(
-        loader=PackageLoader("experiments.report"),
-        autoescape=lambda name: str(name).endswith(".html"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    found.filters |= {"marked": marked, "md": as_markdown, "kind": lambda one: type(one).__name__}
-    shapes = dict(zip("osv^DPX", "●■▼▲◆✚✖", strict=True))
-    found.globals |= {"shapes": shapes, "width": round(96 * figures.WIDTH)}
-    return found
+TEMPLATES = Environment(
+    loader=PackageLoader("experiments.report"),
+    autoescape=select_autoescape(),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.filters |= {"marked": marked, "md": as_markdown}
+TEMPLATES.globals |= {"shapes": SHAPES, "width": round(96 * figures.WIDTH)}
 
 
 def _facts(rows: pd.DataFrame) -> list[str]:

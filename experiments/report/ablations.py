@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from experiments import statistics
 from experiments.report import blocks, figures
 from experiments.report.blocks import EFFECT, Block, Figure, Table, by_lines, effect, sweep, table
-from experiments.report.numbers import best, code, fixed, plus_minus, seconds, whole
+from experiments.report.numbers import code, fixed
 
 SCALE = ["dataset", "model"]
 RIVALS = ("centroid", "voronoi")
@@ -84,17 +84,16 @@ def _settings(rows: pd.DataFrame, varied: str, other: str, name: str) -> dict[st
     """A line for each setting: its scores, ranks and costs."""
     costs = rows.groupby(varied)[["plan_seconds", "pass_seconds", "mmd2"]].mean()
     scores = statistics.score_table(rows, [*statistics.GROUP, other], columns=varied)
-    placed = statistics.ranks(scores).mean().reindex(costs.index)
     shown = curve(rows, varied).reindex(costs.index)[["mean", "sem"]]
     cells = {
         name: costs.index.map("{:g}".format),
         "normalised score": shown.itertuples(index=False, name=None),
-        "mean rank": best(placed, placed.map(fixed), lower=True),
+        "mean rank:3<": statistics.ranks(scores).mean().reindex(costs.index),
     }
     for metric in POINTS:
         means = statistics.per_dataset(rows, metric, varied).dropna().mean().reindex(costs.index)
         if means.notna().any():
-            cells[blocks.METRICS[metric]] = best(means, [fixed(mean, 4) for mean in means])
+            cells[f"{blocks.METRICS[metric]}:4>"] = means
     return {**cells, **costs}
 
 
@@ -187,7 +186,7 @@ def rff(rows: pd.DataFrame) -> list[Block]:
         _variants(good, summary, gaps),
         _halves(good),
         _maps(good, summary),
-        _gap_figure(gaps),
+        *([_gap_figure(gaps)] if len(gaps) else []),
     ]
 
 
@@ -220,19 +219,15 @@ def _near(gaps: pd.DataFrame, limit: float) -> pd.Series:
 
 
 def _variants(rows: pd.DataFrame, summary: pd.DataFrame, gaps: pd.DataFrame) -> Table:
-    gaps, costs = (
-        gaps.reindex(columns=summary.index),
-        rows.groupby("method").mean(numeric_only=True),
-    )
-    costs = costs.loc[summary.index]
-    ranks = [plus_minus(*pair) for pair in summary[["mean", "sem"]].to_numpy()]
+    costs = rows.groupby("method")[["plan_seconds", "seconds", "mmd2"]].mean().loc[summary.index]
+    gaps = gaps.reindex(columns=summary.index)
     cells = {
         "Variant": summary.index.map(figures.label),
-        "mean rank": best(summary["mean"], ranks, lower=True),
-        "gap, points": [plus_minus(g.mean(), g.sem(), 2, sign=True) for _, g in gaps.items()],
-        **{f"% within ±{limit}": _near(gaps, limit).map(whole) for limit in (1, 2, 5)},
+        "mean rank:3<": summary[["mean", "sem"]].itertuples(index=False, name=None),
+        "gap, points:+2": zip(gaps.mean(), gaps.sem(), strict=True),
+        **{f"% within ±{limit}:0": _near(gaps, limit) for limit in (1, 2, 5)},
         "plan_seconds": costs["plan_seconds"],
-        "times faster": costs["plan_seconds"].get(EXACT, np.nan) / costs["plan_seconds"],
+        "times faster:1": costs["plan_seconds"].get(EXACT, np.nan) / costs["plan_seconds"],
         **costs[["seconds", "mmd2"]],
     }
     about = "ranks, gaps to exact herding with B = 1 (accuracy or R² × 100), times, MMD²"
@@ -247,8 +242,8 @@ def _halves(rows: pd.DataFrame) -> Table:
     kinds = herded["D"].isna().map({True: "exact kernel", False: "random features"})
     pairs = [herded.assign(kind=kinds), ends.assign(kind="B = " + ends["B"].map("{:g}".format))]
     lines = [_half(kept) for kept in pairs if kept["kind"].nunique() == 2]
-    columns = """Runs | against | MMD² | MMD² of the others | accuracy | accuracy of the others |
-        sets won / tied / lost | p"""
+    columns = """Runs | against | MMD²:e | MMD² of the others:e | accuracy:4 |
+        accuracy of the others:4 | sets won / tied / lost | p:p"""
     caption = "Two kinds of runs over the same groups; Wilcoxon's p on mean ranks of data sets"
     return by_lines(caption, columns, lines)
 
@@ -264,22 +259,17 @@ def _half(rows: pd.DataFrame) -> tuple[str | float, ...]:
 
 def _maps(rows: pd.DataFrame, summary: pd.DataFrame) -> Figure:
     """Kernels × batches: the mean in colour, and with its error in words."""
-    variants = (
-        rows.dropna(subset="B").drop_duplicates("method").set_index("method")[["kernel", "B"]]
-    )
-    maps = {"Mean rank": (summary["mean"], summary["sem"], fixed)}
+    variants, panels = rows.dropna(subset="B").drop_duplicates("method").set_index("method"), []
+    found = {"Mean rank": summary[["mean", "sem"]]}
     for model, part in rows.groupby("model"):
-        times = part.groupby("method")["seconds"]
-        maps[f"Seconds a run, {model}"] = (times.mean(), times.std(), seconds)
-    panels = []
-    for title, (means, errors, show) in maps.items():
-        texts = means.map(show) + "\n± " + errors.map(show)
-        found = variants.assign(value=means, text=texts).dropna(subset="value")
-        grid = found.pivot(index="kernel", columns="B", values=["value", "text"])
+        found[f"Seconds a run, {model}"] = part.groupby("method")["seconds"].agg(["mean", "std"])
+    for title, each in found.items():
+        each = variants[["kernel", "B"]].join(each.set_axis(["mean", "error"], axis=1), how="inner")
+        grid = each.pivot(index="kernel", columns="B", values=["mean", "error"])
         grid = grid.loc[sorted(grid.index, key=lambda kernel: _by_kernel(f"{kernel}, B = 0"))]
+        texts = grid["mean"].map(fixed) + "\n± " + grid["error"].map(fixed)
+        content = (texts.rename(columns="B = {:g}".format), grid["mean"].to_numpy(), "YlGnBu")
         if len(grid):
-            texts, values = grid["text"].fillna(""), grid["value"].to_numpy(float)
-            content = (texts.rename(columns="B = {:g}".format), values, "YlGnBu")
             height = 0.6 + 0.55 * len(grid)
             panels.append(figures.panel(title, figures.cells, *content, height=height))
     caption = """Mean rank ± SEM, and seconds ± standard deviation, by kernel and
@@ -288,20 +278,17 @@ def _maps(rows: pd.DataFrame, summary: pd.DataFrame) -> Figure:
 
 
 def _gap_figure(gaps: pd.DataFrame) -> Figure:
-    colours, gaps = figures.colours(gaps), gaps.rename(columns=figures.label)
-    drawings = {
-        "Gap to exact herding": (figures.spreads, gaps, "points"),
-        "Runs within ±1 %": (figures.bars, _near(gaps, 1), "% of runs"),
-    }
-    height = 0.8 + 0.22 * gaps.shape[1]
-    panels = [
-        figures.panel(title, draw, values, colours, height=height, xlabel=unit)
-        for title, (draw, values, unit) in drawings.items()
-        if len(gaps)
-    ]
+    near, shape = _near(gaps, 1).rename(figures.label), {"height": 0.8 + 0.22 * gaps.shape[1]}
+    named, colours = gaps.rename(columns=figures.label), figures.colours(gaps)
     caption = """Left: gap of each run to exact herding with B = 1 on the same draw (accuracy, or
         R² × 100): the line spans 5 to 95 % of the runs, the box the middle half, the diamond is the
         mean. Right: runs within ±1 % (the paper's Figure 13)."""
+    panels = [
+        figures.panel(
+            "Gap to exact herding", figures.spreads, named, colours, **shape, xlabel="points"
+        ),
+        figures.panel("Runs within ±1 %", figures.bars, near, colours, **shape, xlabel="% of runs"),
+    ]
     legend = [*figures.KERNELS.values(), *figures.keys(RIVALS)]
     return Figure("rff-gaps", caption, panels, legend)
 

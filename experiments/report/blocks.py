@@ -9,45 +9,27 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from experiments import statistics
+from experiments.metrics import SCORES
 from experiments.report import figures, paper
-from experiments.report.numbers import (
-    NOTHING,
-    best,
-    code,
-    counted,
-    fixed,
-    plus_minus,
-    span,
-    written,
-)
+from experiments.report.numbers import NOTHING, code, column, counted, span
 
 NUMBER = re.compile(r"\**[−+<>~]?\s?(\d|–)|$")
 CRUMB = "crumb"
-METRICS = {
-    "accuracy": "accuracy",
-    "auc": "ROC AUC",
-    "log_loss": "log-loss",
-    "r2": "R²",
-    "rmse": "RMSE",
-}
+METRICS = dict(zip(SCORES, ["accuracy", "ROC AUC", "log-loss", "RMSE", "R²"], strict=True))
 ENDINGS = {"timeout": "timed out", "error": "failed", "missing": "could not be run"}
-COSTS = ["plan_seconds", "pass_seconds", "seconds"]
-TITLES = {
-    "plan_seconds": "selection, s",
-    "pass_seconds": "passes, s",
-    "seconds": "all, s",
-    "share": "selection, %",
-    "contexts": "number of passes",
-    "context_mean": "rows a context",
-    "mmd2": "MMD²",
+COSTS = {"plan_seconds": "selection, s:s", "pass_seconds": "passes, s:s", "seconds": "all, s:s"}
+TITLES = COSTS | {
+    "share": "selection, %:0",
+    "contexts": "number of passes:1",
+    "context_mean": "rows a context:0",
+    "mmd2": "MMD²:e",
 }
-EFFECT = "mean ± SEM | median | sets + / 0 / − | p"
+EFFECT = "mean ± SEM:+2 | median:+2 | sets + / 0 / − | p:p"  # of ``effect``
 
 
 @dataclass(frozen=True)
@@ -57,12 +39,9 @@ class Table:
     long: bool = False  # folded away on the page, left out of the summary
 
     @property
-    def styles(self) -> list[str]:
-        """CSS classes of the columns: numbers to the right, the paper's set apart."""
-        numbers = [all(map(NUMBER.match, column)) for column in self.cells.values()]
-        sides = ["num" if number else "text" for number in numbers]
-        theirs = [" paper" if title.startswith("paper") else "" for title in self.cells]
-        return list(map("".join, zip(sides, theirs, strict=True)))
+    def numbers(self) -> list[bool]:
+        """Columns in which every cell starts with a number stand to the right."""
+        return [all(map(NUMBER.match, cells)) for cells in self.cells.values()]
 
     @property
     def lines(self) -> list[tuple[str, ...]]:
@@ -87,9 +66,9 @@ Block = str | Table | Figure
 
 
 def table(caption: str, columns: Mapping[str, Iterable[Any]], long: bool = False) -> Table:
-    """A table from a frame or a dictionary; numbers are written here, text stays as it is."""
-    titled = {TITLES.get(name, name): values for name, values in columns.items()}
-    cells = {title: [written(title, value) for value in titled[title]] for title in titled}
+    """A table of a frame or dictionary: ``title:how`` says how a column of numbers is written."""
+    parts = {TITLES.get(name, name).partition(":"): values for name, values in columns.items()}
+    cells = {title: column(values, how) for (title, _, how), values in parts.items()}
     return Table(caption, cells, long)
 
 
@@ -107,14 +86,14 @@ def what_was_run(rows: pd.DataFrame, protocol: str) -> list[Block]:
     kinds = ", ".join(f"{count} {task}" for task, count in tasks.items())
     clustered = tried["method"].isin([CRUMB, "case D"]) | tried["B"].notna()
     limited = tried[tried["method"] != "full"]
+    shares = span((limited["n"] / limited["N"]).round(2))
     here = {
         "Data sets": f"{tried['dataset'].nunique()} ({kinds})",
         "Models": names(tried["model"]),
         "Seeds": str(tried["seed"].nunique()),
         "Pool rows N": span(tried["N"]),
         "Queries T": span(tried["T"]),
-        "Context size n": f"{span(limited['n'])}; n / N = "
-        + span((limited["n"] / limited["N"]).round(2)),
+        "Context size n": f"{span(limited['n'])}; n / N = {shares}",
         "Clusters K": span(tried.loc[clustered, "K"]),
         "Device": names(tried["device"]),
     }
@@ -122,8 +101,8 @@ def what_was_run(rows: pd.DataFrame, protocol: str) -> list[Block]:
     lines = [(setting, ours, scope[setting]) for setting, ours in here.items()]
     cuts = rows.loc[rows["drawn"] != "", "drawn"].value_counts()[:12]
     cut = ", ".join(f"{code(name)} ({counted(count, 'run')})" for name, count in cuts.items())
-    table = by_lines(caption, "setting | here | paper", lines)
-    return [table, f"**Cut:** {cut}." if cut else "", _endings(rows)]
+    beside = by_lines(caption, "setting | here | paper", lines)
+    return [beside, f"**Cut:** {cut}." if cut else "", _endings(rows)]
 
 
 def names(values: Iterable[str]) -> str:
@@ -133,9 +112,7 @@ def names(values: Iterable[str]) -> str:
 def _endings(rows: pd.DataFrame) -> str:
     counts = statistics.outcomes(rows)
     total, failed = counts.sum(), counts.drop(columns="ok").sum(axis=1)
-    bad = ", ".join(
-        f"{total[status]:,} {said}" for status, said in ENDINGS.items() if total[status]
-    )
+    bad = ", ".join(f"{total[each]:,} {said}" for each, said in ENDINGS.items() if total[each])
     methods = figures.in_order(failed[failed > 0].index)
     each = ", ".join(f"{figures.label(method)} {failed[method]:,}" for method in methods)
     behind = f"{bad} (by method: {each}); the last section lists them."
@@ -173,20 +150,18 @@ def left_out(scores: pd.DataFrame) -> str:
 def rank_table(scores: pd.DataFrame, caption: str, reference: str = CRUMB,
                published: Mapping[str, paper.Rank] | None = None) -> Table:  # fmt: skip
     """Mean rank ± SEM, wins, and the tests against the reference over groups and data sets."""
-    kept = compared(scores)
+    kept, lines = compared(scores), []
     summary, full = statistics.rank_summary(kept), kept.dropna()
     over_groups = statistics.rank_comparisons(kept, reference)
     over_sets = statistics.dataset_comparisons(kept, reference)
-    ranks = [plus_minus(*pair) for pair in summary[["mean", "sem"]].to_numpy()]
-    lines = []
-    for method, rank in zip(summary.index, best(summary["mean"], ranks, lower=True), strict=True):
+    for method, *rank, wins in summary[["mean", "sem", "wins"]].itertuples():
         groups, sets = (each.get(method, statistics.NONE) for each in (over_groups, over_sets))
         tests = (groups.record, groups.p_adjusted, sets.p_adjusted)
         theirs = (published or {}).get(method)
         beside = (theirs[:2], theirs.p_adjusted) if theirs else (NOTHING, NOTHING)
-        lines.append((figures.label(method), rank, summary["wins"][method], *tests, *beside))
+        lines.append((figures.label(method), tuple(rank), wins, *tests, *beside))
     versus = f"won / tied / lost by {figures.label(reference).split(':')[0]}"
-    columns = f"Method | mean rank | wins | {versus} | p adj. | p adj., data sets"
+    columns = f"Method | mean rank:3< | wins:1 | {versus} | p adj.:p | p adj., data sets:p"
     columns += " | paper rank | paper p adj." if published else ""
     over = counted(full.index.get_level_values("dataset").nunique(), "data set")
     return by_lines(f"{caption} ({counted(len(full), 'group')}, {over})", columns, lines)
@@ -228,36 +203,31 @@ def metric_table(rows: pd.DataFrame, ranked: pd.DataFrame, protocol: str) -> Tab
     RMSEs of several sets have no common scale, so R² stands for regression.
     """
     methods = figures.in_order(statistics.ok_rows(rows)["method"])
-    cells: dict[str, Sequence[str]] = {"Method": [figures.label(method) for method in methods]}
+    cells: dict[str, Iterable[Any]] = {"Method": map(figures.label, methods)}
     for metric in ("accuracy", "auc", "log_loss", "r2"):
         means = statistics.per_dataset(rows, metric)
         means = statistics.complete(means, statistics.comparable(means))
         if len(means):
+            name, sign = METRICS[metric], "<" if metric in statistics.LOWER_IS_BETTER else ">"
             placed = statistics.ranks(compared(scores_of(ranked, protocol, metric))).mean()
-            name, lower = METRICS[metric], metric in statistics.LOWER_IS_BETTER
-            average, placed = means.mean().reindex(methods).round(4), placed.reindex(methods)
-            texts = [written(name, value) for value in average]
-            cells[f"{name} ({len(means)} sets)"] = best(average, texts, lower)
-            texts = [fixed(value, 2) for value in placed]
-            cells[f"rank by {name}"] = best(placed, texts, lower=True)
-    return Table("Means over data sets, and mean ranks", cells)
+            cells[f"{name} ({len(means)} sets):4{sign}"] = means.mean().reindex(methods).round(4)
+            cells[f"rank by {name}:2<"] = placed.reindex(methods)
+    return table("Means over data sets, and mean ranks", cells)
 
 
 def dataset_tables(rows: pd.DataFrame, regression: str = "rmse") -> list[Block]:
     """A line for each data set, the best in bold: accuracy, and a metric of the regressions."""
-    found, sizes = [], rows.groupby("dataset")["N"].max()
-    for metric in ("accuracy", regression):
-        means = statistics.per_dataset(rows, metric)
-        means = means[figures.in_order(means.columns)].round(12 if metric == "rmse" else 4)
-        show = partial(written, METRICS[metric])
-        lines = [
-            (code(name), sizes[name], *best(line, map(show, line), metric == "rmse"))
-            for name, line in zip(means.index, means.to_numpy(float), strict=True)
-        ]
-        columns = " | ".join(["Data set", "N", *map(figures.label, means)])
-        caption = f"{METRICS[metric]} of each data set, mean over its runs"
-        found.append(by_lines(caption, columns, lines, long=True))
-    return found
+    return [_dataset_table(rows, metric) for metric in ("accuracy", regression)]
+
+
+def _dataset_table(rows: pd.DataFrame, metric: str) -> Table:
+    how, digits = ("e<", 12) if metric == "rmse" else ("4>", 4)
+    means, sizes = statistics.per_dataset(rows, metric), rows.groupby("dataset")["N"].max()
+    means = means[figures.in_order(means.columns)].round(digits)
+    lines = [(code(name), sizes[name], *column(line, how)) for name, *line in means.itertuples()]
+    columns = " | ".join(["Data set", "N:0", *map(figures.label, means)])
+    caption = f"{METRICS[metric]} of each data set, mean over its runs"
+    return by_lines(caption, columns, lines, long=True)
 
 
 def mean_costs(rows: pd.DataFrame, by: list[str], *more: str) -> pd.DataFrame:
@@ -268,10 +238,8 @@ def mean_costs(rows: pd.DataFrame, by: list[str], *more: str) -> pd.DataFrame:
     return means
 
 
-def effect(values: pd.Series, digits: int = 2) -> tuple[str, str, str, str]:
+def effect(values: pd.Series) -> tuple[tuple[float, float], float, str, float]:
     """The columns of ``EFFECT``: differences of data sets, and Wilcoxon's test that they are 0."""
     found = values.dropna().round(statistics.DIGITS)
     signs = f"{(found > 0).sum()} / {(found == 0).sum()} / {(found < 0).sum()}"
-    mean = plus_minus(found.mean(), found.sem(), digits, sign=True)
-    median, p = fixed(found.median(), digits, sign=True), written("p", statistics.wilcoxon(found))
-    return mean, median, signs, p
+    return (found.mean(), found.sem()), found.median(), signs, statistics.wilcoxon(found)

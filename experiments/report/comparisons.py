@@ -52,7 +52,9 @@ def _challengers(rows: pd.DataFrame) -> Table:
         test = statistics.compare(-ranks, name, CRUMB, len(others))
         leads = dataset_leads(rows, name, CRUMB).groupby("task")["lead"].mean()
         lines.append((code(name), *leads.reindex([*UNITS]), test.record, test.p, test.p_adjusted))
-    columns = f"Method | {' | '.join(UNITS.values())} | sets won / tied / lost | p | p adj."
+    columns = (
+        f"Method | {':+2 | '.join(UNITS.values())}:+2 | sets won / tied / lost | p:p | p adj.:p"
+    )
     return by_lines("Other methods against CRUMB, over data sets", columns, lines)
 
 
@@ -60,7 +62,7 @@ def _times(rows: pd.DataFrame) -> Table:
     shared = statistics.shared_rows(rows, "main")
     means = blocks.mean_costs(shared, ["method"], "contexts", "context_mean")
     means = means.loc[figures.in_order(means.index)]
-    means.insert(4, "paper passes, s", means.index.map(paper.MAIN_PASS_SECONDS))
+    means.insert(4, "paper passes, s:s", means.index.map(paper.MAIN_PASS_SECONDS))
     caption = "Mean time of a run and its passes, over groups that all methods finished"
     return table(caption, {"Method": means.index.map(figures.label), **means})
 
@@ -197,7 +199,7 @@ def _costs(rows: pd.DataFrame, scores: pd.DataFrame) -> Table:
     cells = {
         "Model": means.index.get_level_values("model"),
         "Method": means.index.get_level_values("method").map(figures.label),
-        "wins": wins_by_model(scores).stack().reindex(means.index),
+        "wins:1": wins_by_model(scores).stack().reindex(means.index),
         "median accuracy": rows.groupby(keys)["accuracy"].median(),
         "context_mean": means.pop("context_mean"),
     }

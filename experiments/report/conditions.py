@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -9,7 +11,7 @@ from matplotlib.axes import Axes
 from experiments import statistics
 from experiments.report import blocks, figures, paper
 from experiments.report.blocks import COSTS, Block, Figure, Table, by_lines, sweep, table
-from experiments.report.numbers import NOTHING, counted, fixed, plus_minus, whole
+from experiments.report.numbers import NOTHING, counted, whole
 
 PAIR = ["crumb", "micp"]
 UNITS = {"classification": "accuracy points", "regression": "% of MICP's RMSE"}
@@ -47,17 +49,15 @@ def _lead_table(pair: pd.DataFrame, task: str) -> Table:
     published = paper.DRIFT if task == "classification" else {}
     sets, by_tau = pair.index.get_level_values("dataset").nunique(), pair.groupby(level="tau")
     taus = [round(float(tau), 3) for tau in by_tau.groups]
-    cells = {"τ": [f"{tau:g}" for tau in taus]}
+    cells: dict[str, Any] = {"τ": [f"{tau:g}" for tau in taus]}
     # RMSEs of several data sets have no common scale: then only the relative lead has a mean.
     for name in [*PAIR, "lead"] if published or sets == 1 else []:
-        title, sign = ("lead", True) if name == "lead" else (figures.label(name), False)
-        means = by_tau[name].agg(["mean", "sem"]).to_numpy()
-        cells[title] = [plus_minus(*one, sign=sign) for one in means]
+        title = "lead:+3" if name == "lead" else figures.label(name)
+        cells[title] = by_tau[name].agg(["mean", "sem"]).itertuples(index=False, name=None)
         if published:
-            theirs = [published[tau][name] if tau in published else (np.nan, 0.0) for tau in taus]
-            cells[f"paper {title}"] = [plus_minus(*one, sign=sign) for one in theirs]
-    cells["lead, % of MICP"] = 100 * by_tau["relative"].mean()
-    cells["p over runs"] = by_tau["lead"].agg(statistics.wilcoxon)
+            cells[f"paper {title}"] = [published.get(tau, {}).get(name, NOTHING) for tau in taus]
+    cells["lead, % of MICP:+1"] = 100 * by_tau["relative"].mean()
+    cells["p over runs:p"] = by_tau["lead"].agg(statistics.wilcoxon)
     metric = blocks.METRICS[statistics.RANKED_BY[task]]
     beside = f"{counted(sets, 'data set')}{', beside Table 3' if published else ''}"
     return table(f"{metric} of CRUMB and MICP, mean ± SEM over {beside}", cells)
@@ -72,17 +72,16 @@ def slopes(points: pd.Series) -> pd.Series:
 
 
 def _slope_table(pairs: dict[str, pd.DataFrame]) -> Table:
-    lines = []
+    lines: list[tuple[Any, ...]] = []
     for task, pair in pairs.items():
         means = pair["points"].groupby(level="tau").mean()
         if len(found := slopes(pair["points"])):
-            ends = (means.iloc[0], means.iloc[-1])
-            lines.append((task, UNITS[task], *ends, *blocks.effect(found, 1)))
+            lines.append((task, UNITS[task], *means.iloc[[0, -1]], *blocks.effect(found)))
     theirs = [100 * paper.DRIFT[tau]["lead"][0] for tau in (0.0, 1.0)]
     lines += [("paper", UNITS["classification"], *theirs, *[NOTHING] * 4)] if lines else []
     title = "The lead over MICP at both ends of τ, and the slopes of all series (set, model, seed)"
-    columns = f"Task | in | first τ | last τ | {blocks.EFFECT.replace('sets', 'series')}"
-    return by_lines(title, columns, lines)
+    columns = f"Task | in | first τ:+2 | last τ:+2 | {blocks.EFFECT.replace('sets', 'series')}"
+    return by_lines(title, columns.replace("+2", "+1"), lines)
 
 
 def _lead_figure(pairs: dict[str, pd.DataFrame]) -> Figure:
@@ -120,6 +119,7 @@ def complexity(rows: pd.DataFrame) -> list[Block]:
     good = statistics.ok_rows(rows)
     means = blocks.mean_costs(good, [*WHERE, "N", "T", "method"]).reset_index()
     means.insert(0, "Method", means.pop("method").map(figures.label))
+    means = means.rename(columns={"N": "N:0", "T": "T:0"})
     return [
         _growth_table(good),
         _break_even_table(good),
@@ -160,12 +160,12 @@ def _growth_table(rows: pd.DataFrame) -> Table:
     for (model, device, method), part in rows.groupby([*WHERE, "method"]):
         by_n, by_t = sweep(part, "N", "T"), sweep(part, "T", "N")
         swept = (by_n, "N", "plan_seconds"), (by_n, "N", "pass_seconds"), (by_t, "T", "seconds")
-        ours = [*(fixed(growth(*each), 2) for each in swept), by_n["contexts"].mean()]
+        ours = [*(growth(*each) for each in swept), by_n["contexts"].mean()]
         theirs = paper.COMPLEXITY.get(method, (NOTHING,) * 3)
         beside = (ours[0], theirs[0], ours[1], theirs[1], *ours[2:], theirs[2])
         lines.append((figures.label(method), model, device, *beside))
-    columns = """Method | model | device | selection, power of N | paper selection |
-        passes, power of N | paper passes | all, power of T | number of passes | paper number"""
+    columns = """Method | model | device | selection, power of N:2 | paper selection |
+        passes, power of N:2 | paper passes | all, power of T:2 | contexts | paper number"""
     caption = f"How time grows: a in time ~ N^a, from the {TAIL} largest sizes, beside Table 5"
     return by_lines(caption, columns, lines)
 
@@ -176,7 +176,7 @@ def _break_even_table(rows: pd.DataFrame) -> Table:
         at, seen = break_even(part)
         said = whole(float(f"{at:.2g}")) if seen else f"> {whole(at)}" if at > 0 else NOTHING
         lines.append((*where, part["N"].min(), part["N"].max(), said))
-    columns = "Model | device | smallest N timed | largest N timed | CRUMB is faster from N ≈"
+    columns = "Model | device | smallest N timed:0 | largest N timed:0 | CRUMB is faster from N ≈"
     return by_lines("Where CRUMB overtakes the full context", columns, lines)
 
 
@@ -184,8 +184,9 @@ def _time_figure(rows: pd.DataFrame, varied: str, other: str, what: str) -> Figu
     panels = []
     for where, part in rows.groupby(WHERE):
         swept = sweep(part, varied, other)
-        for cost, name in zip(COSTS, ("Selection", "Passes", "All"), strict=True):
-            title, timed = ", ".join([name, *where]), swept[swept[cost] > 0]
+        for cost, name in COSTS.items():
+            title = ", ".join([name.split(",")[0].capitalize(), *where])
+            timed = swept[swept[cost] > 0]
             labels = {"xscale": "log", "yscale": "log", "xlabel": varied, "ylabel": "seconds"}
             if swept[varied].nunique() > 1:
                 panels.append(figures.panel(title, figures.curves, timed, varied, cost, **labels))

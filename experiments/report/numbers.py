@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,10 +20,9 @@ def fixed(value: float | None, digits: int = 3, sign: bool = False) -> str:
 
 
 whole = partial(fixed, digits=0)
-signed = partial(fixed, sign=True)
 
 
-def plus_minus(mean: float, error: float, digits: int = 3, sign: bool = False) -> str:
+def plus_minus(mean: float, error: float = math.nan, digits: int = 3, sign: bool = False) -> str:
     behind = f" ± {fixed(error, digits)}" if math.isfinite(error) and math.isfinite(mean) else ""
     return fixed(mean, digits, sign) + behind
 
@@ -80,23 +79,25 @@ def best(values: Iterable[float], texts: Iterable[str], lower: bool = False) -> 
     return [f"**{text}**" if value == top else text for value, text in pairs]
 
 
-# How the numbers of a column are written, by its title; all others with three digits.
-FORMATS: dict[str, Callable[[float], str]] = {
-    **dict.fromkeys(["p", "p adj.", "p adj., data sets", "p over runs"], p_value),
-    **dict.fromkeys(["selection, s", "passes, s", "all, s", "paper passes, s"], seconds),
-    **dict.fromkeys(["MMD²", "MMD² of the others", "RMSE"], small),
-    **dict.fromkeys(["runs", "data sets", "N", "T", "rows a context", "selection, %"], whole),
-    **dict.fromkeys(["smallest N timed", "largest N timed", "% within ±1", "% within ±2"], whole),
-    **dict.fromkeys(["wins", "number of passes", "times faster"], partial(fixed, digits=1)),
-    **dict.fromkeys(["first τ", "last τ", "lead, % of MICP"], partial(signed, digits=1)),
-    **dict.fromkeys(["accuracy points", "% of RMSE"], partial(signed, digits=2)),
-    **dict.fromkeys(["accuracy", "accuracy of the others"], partial(fixed, digits=4)),
-    **dict.fromkeys(["ROC AUC", "log-loss", "R²"], partial(fixed, digits=4)),
-}
+OTHERS = {"p": p_value, "s": seconds, "e": small}
 
 
-def written(title: str, value: Any) -> str:
-    """A text as it is, a mean with its error as a pair, a number as its column is written."""
+def column(values: Iterable[Any], how: str) -> Sequence[str]:
+    """Text as it is; numbers with some digits (``2``, or ``+2`` with a sign), or as p, s or e.
+
+    A tuple is a mean and its error. ``<`` or ``>`` at the end sets the lowest or highest in bold.
+    """
+    given, mark = list(values), how[-1:]
+    texts = [_written(value, how.rstrip("<>")) for value in given]
+    means = [value[0] if isinstance(value, tuple) else value for value in given]
+    return best(means, texts, lower=mark == "<") if mark in ("<", ">") else texts
+
+
+def _written(value: Any, how: str) -> str:
     if isinstance(value, str):
         return value
-    return plus_minus(*value) if isinstance(value, tuple) else FORMATS.get(title, fixed)(value)
+    if how in OTHERS:
+        return OTHERS[how](value)
+    digits, sign = int(how.lstrip("+") or 3), how.startswith("+")
+    mean, *error = value if isinstance(value, tuple) else (value,)
+    return plus_minus(mean, *error, digits=digits, sign=sign)
