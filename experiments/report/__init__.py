@@ -3,8 +3,6 @@
 A function for each protocol turns its rows into blocks; two templates write blocks down.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +14,7 @@ from markupsafe import Markup, escape
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from experiments import statistics
-from experiments.report import ablations, comparisons, conditions, figures, paper
+from experiments.report import ablations, comparisons, figures, paper
 from experiments.report.blocks import ENDINGS, Block, names, table, what_was_run
 from experiments.report.numbers import NOTHING, code, counted
 from experiments.report.results import Results, read_results
@@ -25,16 +23,15 @@ SECTIONS = {
     "main": ("Main results", comparisons.main),
     "consistency": ("Consistency over models and context sizes", comparisons.consistency),
     "large": ("Large data sets and early stopping", comparisons.large),
-    "drift": ("Covariate drift", conditions.drift),
+    "drift": ("Covariate drift", comparisons.drift),
     "clusters": ("How many clusters, how many rows", ablations.clusters),
     "retrieval": ("Which rows for a cluster", ablations.retrieval),
     "factorial": ("Clustering or herding?", ablations.factorial),
     "rff": ("Random features and batches", ablations.rff),
-    "complexity": ("Time against N and T", conditions.complexity),
+    "complexity": ("Time against N and T", comparisons.complexity),
 }
 TITLE = "CRUMB: the paper's experiments, run again"
 VERSIONS = ("crumb", "python", "torch", "tabicl", "sklearn")
-SHAPES = dict(zip("osv^DPX", "●■▼▲◆✚✖", strict=True))  # of markers, as text
 NO_SCORE = "No run ended well: there is nothing to show."
 
 
@@ -111,7 +108,7 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 TEMPLATES.filters |= {"marked": marked, "md": as_markdown}
-TEMPLATES.globals |= {"shapes": SHAPES, "width": round(96 * figures.WIDTH)}
+TEMPLATES.globals["width"] = round(96 * figures.WIDTH)
 
 
 def _facts(rows: pd.DataFrame) -> list[str]:

@@ -1,13 +1,10 @@
 """What each part of CRUMB brings: protocols ``clusters``, ``retrieval``, ``factorial``, ``rff``."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 
 from experiments import statistics
 from experiments.report import blocks, figures
@@ -29,7 +26,10 @@ def clusters(rows: pd.DataFrame) -> list[Block]:
     swept = with_share(statistics.ok_rows(rows)).dropna(subset=["K", "share"])
     if (swept["method"] == "crumb").any():  # other methods were added by hand
         swept = swept[swept["method"] == "crumb"]
-    return [*_sweep(swept, "K", "share"), *_sweep(swept, "share", "K")]
+    return [
+        *_sweep(swept, "K", "share", "K", "n = {:g} N", " (the paper's Figure 6)"),
+        *_sweep(swept, "share", "K", "n / N", "K = {:g}"),
+    ]
 
 
 def with_share(rows: pd.DataFrame) -> pd.DataFrame:
@@ -53,13 +53,13 @@ def curve(rows: pd.DataFrame, varied: str) -> pd.DataFrame:
     return found.assign(seconds=rows.groupby(varied)["plan_seconds"].mean())
 
 
-def _sweep(rows: pd.DataFrame, varied: str, other: str) -> list[Block]:
+def _sweep(
+    rows: pd.DataFrame, varied: str, other: str, name: str, where: str, place: str = ""
+) -> list[Block]:
     rows = sweep(rows, varied, other)
     if rows[varied].nunique() < 2:
         return []
-    name, place = ("K", " (the paper's Figure 6)") if varied == "K" else ("n / N", "")
-    value = f"{rows[other].iloc[0]:g}"
-    at = f"n = {value} N" if varied == "K" else f"K = {value}"
+    at = where.format(rows[other].iloc[0])
     labels = {"xlabel": "selection time, s", "ylabel": "normalised score"}
     points = {str(model): curve(part, varied) for model, part in rows.groupby("model")}
     panels = [
@@ -71,7 +71,7 @@ def _sweep(rows: pd.DataFrame, varied: str, other: str) -> list[Block]:
     return [table(f"{name} varied, {at}", _settings(rows, varied, other, name)), drawn]
 
 
-def _points(points: pd.DataFrame, name: str, ax: Axes) -> None:
+def _points(points: pd.DataFrame, name: str, ax: figures.Axes) -> None:
     colour, sem = figures.look("crumb").colour, points["sem"].fillna(0)
     ax.errorbar(points["seconds"], points["mean"], sem, color=colour, marker="o", capsize=2.5)
     for value, point in points.iterrows():
@@ -110,7 +110,8 @@ def retrieval(rows: pd.DataFrame) -> list[Block]:
     return [
         by_lines(caption, f"Kernel | in | against | model | {EFFECT}", lines),
         *(_advantage_figure(kernel, part) for kernel, part in frame.groupby("kernel")),
-        *blocks.dataset_tables(rows, regression="r2"),
+        blocks.dataset_table(rows, "accuracy"),
+        blocks.dataset_table(rows, "r2"),
     ]
 
 
@@ -132,12 +133,12 @@ def _advantage_figure(kernel: str, frame: pd.DataFrame) -> Figure:
         colours = figures.colours(leads.columns.get_level_values("rival"))
         leads.columns = [f"{figures.label(rival)}, {model}" for model, rival in leads.columns]
         shape = {"height": 1.0 + 0.3 * leads.shape[1], "xlabel": f"advantage, {POINTS[metric]}"}
-        title = f"Kernel {kernel}"
-        panels.append(figures.panel(title, figures.spreads, leads, colours, True, **shape))
+        content = (leads, colours, True)
+        panels.append(figures.panel(f"Kernel {kernel}", figures.spreads, *content, **shape))
     caption = f"""Advantage of herding (kernel {kernel}) on each data set: a dot is the mean over
         seeds, the line 5 to 95 %, the box the middle half, the diamond the mean. To the right of 0
         favours herding (the paper's {"Figure 8" if kernel == "rff" else "Figure 7"})."""
-    return Figure(f"retrieval-{kernel.split()[0]}", caption, panels, figures.keys(RIVALS))
+    return Figure(f"retrieval-{kernel.split()[0]}", caption, panels)
 
 
 def factorial(rows: pd.DataFrame) -> list[Block]:
@@ -236,25 +237,23 @@ def _variants(rows: pd.DataFrame, summary: pd.DataFrame, gaps: pd.DataFrame) -> 
 
 def _halves(rows: pd.DataFrame) -> Table:
     """Exact kernel against random features, and small batches against large ones."""
-    herded = rows.dropna(subset="B")
-    batches = sorted(herded["B"].unique())
-    ends = herded[herded["B"].isin([*batches[:1], 50.0 if 50.0 in batches else batches[-1:]])]
-    kinds = herded["D"].isna().map({True: "exact kernel", False: "random features"})
-    pairs = [herded.assign(kind=kinds), ends.assign(kind="B = " + ends["B"].map("{:g}".format))]
-    lines = [_half(kept) for kept in pairs if kept["kind"].nunique() == 2]
+    herded, lines = rows.dropna(subset="B"), []
+    kernels = herded["D"].isna().map({True: "exact kernel", False: "random features"})
+    ends = {herded["B"].min(), 50.0 if (herded["B"] == 50).any() else herded["B"].max()}
+    batches = herded["B"].map({end: f"B = {end:g}" for end in ends})
+    for kinds in (kernels, batches):
+        kept = herded.assign(kind=kinds).dropna(subset="kind")
+        pair = sorted(kept["kind"].unique(), key=lambda kind: (len(kind), kind))
+        if len(pair) == 2:
+            scores = statistics.score_table(kept, statistics.group_keys("rff"), columns="kind")
+            test = statistics.compare(-statistics.dataset_ranks(scores), *pair)
+            accuracy = statistics.per_dataset(kept, "accuracy", "kind").reindex(columns=pair).mean()
+            match = kept.groupby("kind")["mmd2"].mean()[pair]
+            lines.append((*pair, *match, *accuracy, test.record, test.p))
     columns = """Runs | against | MMD²:e | MMD² of the others:e | accuracy:4 |
         accuracy of the others:4 | sets won / tied / lost | p:p"""
     caption = "Two kinds of runs over the same groups; Wilcoxon's p on mean ranks of data sets"
     return by_lines(caption, columns, lines)
-
-
-def _half(rows: pd.DataFrame) -> tuple[str | float, ...]:
-    pair = sorted(rows["kind"].unique(), key=lambda kind: (len(kind), kind))
-    scores = statistics.score_table(rows, statistics.group_keys("rff"), columns="kind")
-    tested = statistics.compare(-statistics.dataset_ranks(scores), *pair)
-    match = rows.groupby("kind")["mmd2"].mean()[pair]
-    accuracy = statistics.per_dataset(rows, "accuracy", "kind").reindex(columns=pair).mean()
-    return (*pair, *match, *accuracy, tested.record, tested.p)
 
 
 def _maps(rows: pd.DataFrame, summary: pd.DataFrame) -> Figure:
@@ -289,8 +288,7 @@ def _gap_figure(gaps: pd.DataFrame) -> Figure:
         ),
         figures.panel("Runs within ±1 %", figures.bars, near, colours, **shape, xlabel="% of runs"),
     ]
-    legend = [*figures.KERNELS.values(), *figures.keys(RIVALS)]
-    return Figure("rff-gaps", caption, panels, legend)
+    return Figure("rff-gaps", caption, panels)
 
 
 def match_and_score(rows: pd.DataFrame) -> list[Block]:

@@ -4,8 +4,6 @@ Text may hold two marks, ``**bold**`` and ```code```; everything else is taken l
 without lines and a figure without panels are false, and left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +16,7 @@ from experiments.metrics import SCORES
 from experiments.report import figures, paper
 from experiments.report.numbers import NOTHING, code, column, counted, span
 
+HOW = re.compile(r":(\+?[0-9pse][<>]?)$")  # at the end of a title, for ``numbers.column``
 NUMBER = re.compile(r"\**[−+<>~]?\s?(\d|–)|$")
 CRUMB = "crumb"
 METRICS = dict(zip(SCORES, ["accuracy", "ROC AUC", "log-loss", "RMSE", "R²"], strict=True))
@@ -56,7 +55,6 @@ class Figure:
     name: str
     caption: str
     panels: Sequence[figures.Panel]
-    legend: Sequence[figures.Look] = ()
 
     def __bool__(self) -> bool:
         return bool(self.panels)
@@ -67,8 +65,10 @@ Block = str | Table | Figure
 
 def table(caption: str, columns: Mapping[str, Iterable[Any]], long: bool = False) -> Table:
     """A table of a frame or dictionary: ``title:how`` says how a column of numbers is written."""
-    parts = {TITLES.get(name, name).partition(":"): values for name, values in columns.items()}
-    cells = {title: column(values, how) for (title, _, how), values in parts.items()}
+    cells = {}
+    for name, values in columns.items():
+        title, *how = HOW.split(TITLES.get(name, name))
+        cells[title] = column(values, *how[:1])
     return Table(caption, cells, long)
 
 
@@ -186,8 +186,7 @@ def rank_curves(name: str, scores: pd.DataFrame, levels: Mapping[str, str]) -> F
         for level, text in levels.items()
         if rows[level].nunique() > 1
     ]
-    caption = f"Mean rank against {' and '.join(levels)}, ± SEM."
-    return Figure(name, caption, panels, figures.keys(placed))
+    return Figure(name, f"Mean rank against {' and '.join(levels)}, ± SEM.", panels)
 
 
 def ranks_by_model(rows: pd.DataFrame, protocol: str) -> list[Block]:
@@ -215,12 +214,8 @@ def metric_table(rows: pd.DataFrame, ranked: pd.DataFrame, protocol: str) -> Tab
     return table("Means over data sets, and mean ranks", cells)
 
 
-def dataset_tables(rows: pd.DataFrame, regression: str = "rmse") -> list[Block]:
-    """A line for each data set, the best in bold: accuracy, and a metric of the regressions."""
-    return [_dataset_table(rows, metric) for metric in ("accuracy", regression)]
-
-
-def _dataset_table(rows: pd.DataFrame, metric: str) -> Table:
+def dataset_table(rows: pd.DataFrame, metric: str) -> Table:
+    """A line for each data set, the best in bold."""
     how, digits = ("e<", 12) if metric == "rmse" else ("4>", 4)
     means, sizes = statistics.per_dataset(rows, metric), rows.groupby("dataset")["N"].max()
     means = means[figures.in_order(means.columns)].round(digits)
@@ -233,8 +228,8 @@ def _dataset_table(rows: pd.DataFrame, metric: str) -> Table:
 def mean_costs(rows: pd.DataFrame, by: list[str], *more: str) -> pd.DataFrame:
     """Mean seconds of selection, of passes and of both, the share of selection, and more."""
     means = rows.groupby(by, dropna=False)[[*COSTS, *more]].mean()
-    share = 100 * means["plan_seconds"] / means["seconds"].where(means["seconds"] > 0)
-    means.insert(3, "share", share)
+    whole = means["seconds"].where(means["seconds"] > 0)
+    means.insert(3, "share", 100 * means["plan_seconds"] / whole)
     return means
 
 

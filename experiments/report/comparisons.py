@@ -1,25 +1,26 @@
-"""Which method is best? Protocols ``main``, ``consistency`` and ``large``."""
-
-from __future__ import annotations
+"""Methods against each other: ``main``, ``consistency``, ``large``, ``drift``, ``complexity``."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 
 from experiments import statistics
 from experiments.report import blocks, figures, paper
-from experiments.report.blocks import CRUMB, Block, Figure, Table, by_lines, scores_of, table
-from experiments.report.numbers import NOTHING, code, fixed, p_value, whole
+from experiments.report.blocks import CRUMB, Block, Figure, Table, by_lines, scores_of, sweep, table
+from experiments.report.numbers import NOTHING, code, counted, fixed, p_value, whole
 
 UNITS = {"classification": "accuracy points", "regression": "% of RMSE"}
 TESTS = """p is Wilcoxon's signed-rank test of paired ranks against CRUMB with Bonferroni's
 correction, over groups as in the paper, and over mean ranks of the data sets: seeds of one data set
 are not independent."""
-MEDALS = {"best": "#e3b31c", "second": "#b9bfc8", "third": "#c98a54"}
-PAIR = ("crumb", "micp")
+MEDALS = ["#e3b31c", "#b9bfc8", "#c98a54"]  # gold, silver, bronze
+PAIR = (CRUMB, "micp")
+DRIFT_UNITS = {"classification": "accuracy points", "regression": "% of MICP's RMSE"}
+WHERE = ["model", "device"]
+TAIL = 3  # points at the large end from which growth is read: below, fixed costs dominate
 
 
 def main(rows: pd.DataFrame) -> list[Block]:
@@ -38,7 +39,8 @@ def main(rows: pd.DataFrame) -> list[Block]:
         _lead_figure(rows),
         _losses(rows),
         *blocks.ranks_by_model(five, "main"),
-        *blocks.dataset_tables(rows),
+        blocks.dataset_table(rows, "accuracy"),
+        blocks.dataset_table(rows, "rmse"),
     ]
 
 
@@ -52,9 +54,8 @@ def _challengers(rows: pd.DataFrame) -> Table:
         test = statistics.compare(-ranks, name, CRUMB, len(others))
         leads = dataset_leads(rows, name, CRUMB).groupby("task")["lead"].mean()
         lines.append((code(name), *leads.reindex([*UNITS]), test.record, test.p, test.p_adjusted))
-    columns = (
-        f"Method | {':+2 | '.join(UNITS.values())}:+2 | sets won / tied / lost | p:p | p adj.:p"
-    )
+    units = " | ".join(f"{unit}:+2" for unit in UNITS.values())
+    columns = f"Method | {units} | sets won / tied / lost | p:p | p adj.:p"
     return by_lines("Other methods against CRUMB, over data sets", columns, lines)
 
 
@@ -120,7 +121,7 @@ def consistency(rows: pd.DataFrame) -> list[Block]:
         blocks.rank_curves("consistency-curves", by_size, levels),
         *blocks.ranks_by_model(rows, "consistency"),
         blocks.metric_table(rows, rows, "consistency"),
-        *blocks.dataset_tables(rows),
+        blocks.dataset_table(rows, "accuracy"),
     ]
 
 
@@ -135,13 +136,12 @@ def _medals(scores: pd.DataFrame) -> Figure:
     panels = []
     for model, part in means.groupby(level="model"):
         texts = part.droplevel("model").map("{:.2f}".format).rename(columns=figures.label)
-        colours, height = ListedColormap([*MEDALS.values()]), 0.8 + 0.2 * len(part)
+        colours, height = ListedColormap(MEDALS), 0.8 + 0.2 * len(part)
         content = (texts, medals(part), colours, len(MEDALS) - 1)
         panels.append(figures.panel(str(model), figures.cells, *content, height=height))
     caption = """Mean rank of each method on each data set, over proportions, sizes and seeds (the
         paper's Figure 3). Gold is the best of the methods there; equal ranks share a colour."""
-    legend = [figures.Look(name, colour) for name, colour in MEDALS.items()]
-    return Figure("consistency-medals", caption, panels, legend)
+    return Figure("consistency-medals", caption, panels)
 
 
 def large(rows: pd.DataFrame) -> list[Block]:
@@ -151,7 +151,8 @@ def large(rows: pd.DataFrame) -> list[Block]:
         _wins_and_sizes(good, scores),
         _costs(good, scores),
         blocks.rank_table(scores, "Ranks by accuracy or RMSE"),
-        *blocks.dataset_tables(rows),
+        blocks.dataset_table(rows, "accuracy"),
+        blocks.dataset_table(rows, "rmse"),
     ]
 
 
@@ -169,23 +170,24 @@ def against_micp(scores: pd.DataFrame) -> dict[str, float]:
 
 def _wins_and_sizes(rows: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     won, tests = wins_by_model(scores), against_micp(scores)
-    named = won.rename({model: f"{model}\np = {p_value(p)}" for model, p in tests.items()})
+    titles = {model: f"{model}\np = {p_value(p)}" for model, p in tests.items()}
     pairs = rows[rows["method"].isin(PAIR) & (rows["task"] == "classification")]
     columns = {"size": ("context_mean", "mean"), "accuracy": ("accuracy", "median")}
     points = pairs.groupby(["dataset", "model", "method"]).agg(**columns)
     labels = {"xlabel": "mean rows of a context", "ylabel": "median accuracy", "xscale": "log"}
-    bars = {"color": figures.colours(won), "legend": False, "rot": 0, "width": 0.8}
+    bars = won.rename(titles).rename(columns=figures.label).plot.bar
+    wins = partial(bars, color=figures.colours(won), rot=0, width=0.8)
     panels = [
-        figures.panel("(a) Wins", partial(named.plot.bar, **bars), ylabel="wins"),
+        figures.panel("(a) Wins", wins, ylabel="wins"),
         figures.panel("(b) Accuracy against context size", _sizes, points, **labels),
     ]
     caption = """(a) Wins over data sets and seeds, ties shared; p: CRUMB against MICP, Wilcoxon.
         (b) Median accuracy against mean context size of CRUMB and MICP; a line joins the two on one
         data set and model (the paper's Figure 4)."""
-    return Figure("large-wins-and-sizes", caption, panels, figures.keys(won))
+    return Figure("large-wins-and-sizes", caption, panels)
 
 
-def _sizes(points: pd.DataFrame, ax: Axes) -> None:
+def _sizes(points: pd.DataFrame, ax: figures.Axes) -> None:
     for _, pair in points.groupby(level=["dataset", "model"]):
         ax.plot(pair["size"], pair["accuracy"], color=figures.MUTED, linewidth=0.9)
     for method, part in points.groupby(level="method"):
@@ -196,11 +198,187 @@ def _sizes(points: pd.DataFrame, ax: Axes) -> None:
 def _costs(rows: pd.DataFrame, scores: pd.DataFrame) -> Table:
     keys = ["model", "method"]
     means = blocks.mean_costs(rows, keys, "context_mean")
+    models, methods = zip(*means.index, strict=True)
     cells = {
-        "Model": means.index.get_level_values("model"),
-        "Method": means.index.get_level_values("method").map(figures.label),
+        "Model": models,
+        "Method": map(figures.label, methods),
         "wins:1": wins_by_model(scores).stack().reindex(means.index),
         "median accuracy": rows.groupby(keys)["accuracy"].median(),
         "context_mean": means.pop("context_mean"),
     }
     return table("Wins, context sizes and wall-clock", {**cells, **means})
+
+
+def drift(rows: pd.DataFrame) -> list[Block]:
+    scores = scores_of(rows, "drift")
+    pairs = {task: pair for task in DRIFT_UNITS if len(pair := paired(rows, task))}
+    return [
+        blocks.left_out(scores),
+        *(_lead_table(pair, task) for task, pair in pairs.items()),
+        _slope_table(pairs),
+        _drift_figure(pairs),
+        _score_figure(statistics.ok_rows(rows)),
+        blocks.rank_table(scores, "Ranks over all τ"),
+    ]
+
+
+def paired(rows: pd.DataFrame, task: str) -> pd.DataFrame:
+    """Scores of CRUMB and MICP on the same draw: a line for each (data set, model, seed, τ).
+
+    ``points`` is the lead that has a common scale: in ``DRIFT_UNITS`` of the task.
+    """
+    scores = scores_of(rows[rows["task"] == task], "drift")
+    pair = statistics.complete(scores, PAIR)
+    lead = pair["crumb"] - pair["micp"]  # of −RMSE where that ranks: higher is better
+    relative = lead / pair["micp"].abs().where(pair["micp"] != 0)
+    points = 100 * (lead if task == "classification" else relative)
+    return pair.abs().assign(lead=lead, relative=relative, points=points)
+
+
+def _lead_table(pair: pd.DataFrame, task: str) -> Table:
+    published = paper.DRIFT if task == "classification" else {}
+    sets, by_tau = pair.index.get_level_values("dataset").nunique(), pair.groupby(level="tau")
+    taus = [round(float(tau), 3) for tau in by_tau.groups]
+    cells: dict[str, Any] = {"τ": [f"{tau:g}" for tau in taus]}
+    # RMSEs of several data sets have no common scale: then only the relative lead has a mean.
+    for name in [*PAIR, "lead"] if published or sets == 1 else []:
+        title = "lead:+3" if name == "lead" else figures.label(name)
+        cells[title] = by_tau[name].agg(["mean", "sem"]).itertuples(index=False, name=None)
+        if published:
+            cells[f"paper {title}"] = [published.get(tau, {}).get(name, NOTHING) for tau in taus]
+    cells["lead, % of MICP:+1"] = 100 * by_tau["relative"].mean()
+    cells["p over runs:p"] = by_tau["lead"].agg(statistics.wilcoxon)
+    metric = blocks.METRICS[statistics.RANKED_BY[task]]
+    beside = f"{counted(sets, 'data set')}{', beside Table 3' if published else ''}"
+    return table(f"{metric} of CRUMB and MICP, mean ± SEM over {beside}", cells)
+
+
+def slopes(points: pd.Series) -> pd.Series:
+    """Points for each unit of τ: the slope of each (data set, model, seed)."""
+    series = [each.dropna() for _, each in points.unstack("tau").iterrows()]
+    fits = [np.polyfit(each.index, each, 1)[0] for each in series if len(each) > 1]
+    return pd.Series(fits, dtype=float)
+
+
+def _slope_table(pairs: dict[str, pd.DataFrame]) -> Table:
+    lines: list[tuple[Any, ...]] = []
+    for task, pair in pairs.items():
+        means = pair["points"].groupby(level="tau").mean()
+        if len(found := slopes(pair["points"])):
+            lines.append((task, DRIFT_UNITS[task], *means.iloc[[0, -1]], *blocks.effect(found)))
+    theirs = [100 * paper.DRIFT[tau]["lead"][0] for tau in (0.0, 1.0)]
+    lines += [("paper", DRIFT_UNITS["classification"], *theirs, *[NOTHING] * 4)] if lines else []
+    title = "The lead over MICP at both ends of τ, and the slopes of all series (set, model, seed)"
+    columns = f"Task | in | first τ:+2 | last τ:+2 | {blocks.EFFECT.replace('sets', 'series')}"
+    return by_lines(title, columns.replace("+2", "+1"), lines)
+
+
+def _drift_figure(pairs: dict[str, pd.DataFrame]) -> Figure:
+    panels = []
+    for task, pair in pairs.items():
+        title, labels = f"Lead over MICP, {task}", {"ylabel": f"lead, {DRIFT_UNITS[task]}"}
+        panels.append(figures.panel(title, _leads, pair.reset_index(), task, **labels))
+    caption = """CRUMB's lead over MICP against drift: a thin line for each data set, the mean of
+        all in bold with ± SEM; dotted: the paper."""
+    return Figure("drift-lead", caption, panels)
+
+
+def _leads(leads: pd.DataFrame, task: str, ax: figures.Axes) -> None:
+    each = leads.pivot_table(index="tau", columns="dataset", values="points")
+    ax.plot(each.index, each, color=figures.MUTED, linewidth=0.9, alpha=0.7)
+    figures.curves(leads.assign(method="crumb"), "tau", "points", ax=ax)
+    if task == "classification":
+        theirs = [100 * one["lead"][0] for one in paper.DRIFT.values()]
+        ax.plot([*paper.DRIFT], theirs, color=figures.INK, marker="x", linestyle=":")
+    ax.axhline(0, color=figures.MUTED)
+    ax.set_xlabel("drift τ")
+
+
+def _score_figure(rows: pd.DataFrame) -> Figure:
+    panels = []
+    for (dataset, model, task), part in rows.groupby(["dataset", "model", "task"]):
+        metric, title = statistics.RANKED_BY[task], f"{dataset} · {model}"
+        labels = {"xlabel": "drift τ", "ylabel": blocks.METRICS[metric]}
+        panels.append(figures.panel(title, figures.curves, part, "tau", metric, **labels))
+    caption = """Accuracy, or RMSE for regression (lower is better), against drift, mean ± SEM over
+        seeds (the paper's Figure 5, which shows CRUMB and MICP)."""
+    return Figure("drift-panels", caption, panels)
+
+
+def complexity(rows: pd.DataFrame) -> list[Block]:
+    good = statistics.ok_rows(rows)
+    means = blocks.mean_costs(good, [*WHERE, "N", "T", "method"]).reset_index()
+    means.insert(0, "Method", means.pop("method").map(figures.label))
+    means = means.rename(columns={"N": "N:0", "T": "T:0"})
+    return [
+        _growth_table(good),
+        _break_even_table(good),
+        _time_figure(good, "N", "T", "rows of the pool, N"),
+        _time_figure(good, "T", "N", "queries, T"),
+        table("All mean times", means, long=True),
+    ]
+
+
+def growth(rows: pd.DataFrame, varied: str, cost: str) -> float:
+    """The exponent a of time ~ N^a, from the largest sizes; NaN where there are fewer than two."""
+    means = rows.groupby(varied)[cost].mean()
+    means = means[means > 0].tail(TAIL)
+    if len(means) < 2:
+        return float("nan")
+    return float(np.polyfit(np.log(means.index.to_numpy(float)), np.log(means), 1)[0])
+
+
+def break_even(rows: pd.DataFrame) -> tuple[float, bool]:
+    """The N above which CRUMB stays faster than the full context; between sizes log-linear.
+
+    (first N, True) if it is faster throughout, (last N, False) if not even at the largest size.
+    """
+    times = rows.groupby(["N", "method"])["seconds"].mean().unstack("method")
+    times = statistics.complete(times, ["crumb", "full"])
+    if times.empty:
+        return float("nan"), False
+    gap = np.log(times["crumb"] / times["full"])
+    slower = np.flatnonzero(gap >= 0)
+    last = gap.iloc[slower[-1] : slower[-1] + 2] if len(slower) else gap[:1]
+    if len(slower) and len(last) > 1:
+        return float(np.exp(np.interp(0, -last, np.log(last.index)))), True
+    return float(last.index[0]), not len(slower)
+
+
+def _growth_table(rows: pd.DataFrame) -> Table:
+    lines = []
+    for (model, device, method), part in rows.groupby([*WHERE, "method"]):
+        by_n, by_t = sweep(part, "N", "T"), sweep(part, "T", "N")
+        swept = (by_n, "N", "plan_seconds"), (by_n, "N", "pass_seconds"), (by_t, "T", "seconds")
+        ours = [*(growth(*each) for each in swept), by_n["contexts"].mean()]
+        theirs = paper.COMPLEXITY.get(method, (NOTHING,) * 3)
+        beside = (ours[0], theirs[0], ours[1], theirs[1], *ours[2:], theirs[2])
+        lines.append((figures.label(method), model, device, *beside))
+    columns = """Method | model | device | selection, power of N:2 | paper selection |
+        passes, power of N:2 | paper passes | all, power of T:2 | contexts | paper number"""
+    caption = f"How time grows: a in time ~ N^a, from the {TAIL} largest sizes, beside Table 5"
+    return by_lines(caption, columns, lines)
+
+
+def _break_even_table(rows: pd.DataFrame) -> Table:
+    lines = []
+    for where, part in sweep(rows, "N", "T").groupby(WHERE):
+        at, seen = break_even(part)
+        said = whole(float(f"{at:.2g}")) if seen else f"> {whole(at)}" if at > 0 else NOTHING
+        lines.append((*where, part["N"].min(), part["N"].max(), said))
+    columns = "Model | device | smallest N timed:0 | largest N timed:0 | CRUMB is faster from N ≈"
+    return by_lines("Where CRUMB overtakes the full context", columns, lines)
+
+
+def _time_figure(rows: pd.DataFrame, varied: str, other: str, what: str) -> Figure:
+    panels = []
+    for where, part in rows.groupby(WHERE):
+        swept = sweep(part, varied, other)
+        for cost, name in blocks.COSTS.items():
+            title = ", ".join([name.split(",")[0].capitalize(), *where])
+            timed = swept[swept[cost] > 0]
+            labels = {"xscale": "log", "yscale": "log", "xlabel": varied, "ylabel": "seconds"}
+            if swept[varied].nunique() > 1:
+                panels.append(figures.panel(title, figures.curves, timed, varied, cost, **labels))
+    caption = f"Seconds of selection, passes and both against {what}; both axes are logarithmic."
+    return Figure(f"complexity-{varied.lower()}", caption, panels)

@@ -1,17 +1,13 @@
 """Matplotlib panels as SVG images, and the drawings that several sections share.
 
-Each panel is as wide as a phone: panels that stand in a row on a desk stack up there, and no text
-shrinks. Nothing goes through pyplot. The colours are those of Okabe and Ito, safe for colour-blind
-eyes; they are drawn for a light page, and the page inverts the images in dark mode.
+Each panel is as wide as a phone, so that no text shrinks there. Nothing goes through pyplot. The
+colours are those of Okabe and Ito, safe for colour-blind eyes; the page inverts them in dark mode.
 """
-
-from __future__ import annotations
 
 import io
 import re
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -19,7 +15,6 @@ import numpy as np
 import pandas as pd
 from matplotlib import style
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap
 from matplotlib.figure import Figure as Canvas
 from matplotlib.ticker import LogLocator
 
@@ -83,12 +78,7 @@ def in_order(methods: Iterable[str]) -> list[str]:
     return sorted(set(methods), key=lambda name: (places.get(name, len(places)), name))
 
 
-def keys(methods: Iterable[str]) -> list[Look]:
-    return [look(name) for name in in_order(methods)]
-
-
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     title: str
     canvas: Canvas
 
@@ -112,46 +102,40 @@ def panel(title: str, draw: Callable[..., Any], *content: Any, **settings: Any) 
         axes.set(title=title, **settings)
         for axis in (axes.xaxis, axes.yaxis):
             if axis.get_scale() == "log":  # ticks such as 500 and 10k, not powers in small print
-                low, high = sorted(axis.get_view_interval())
-                axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 150 * low else (1,)))
+                axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                 axis.set_major_formatter(lambda value, _: short(value))
                 axis.set_minor_formatter("")
     return Panel(title, canvas)
 
 
 def bars(values: pd.Series, colours: Sequence[str], reach: Any = None, *, ax: Axes) -> None:
-    """Horizontal bars, the first on top; with the reach of an interval also their values."""
+    """Horizontal bars with the reach of their intervals, the first on top."""
     values.plot.barh(ax=ax, color=colours, xerr=reach, width=0.7, capsize=2.5)
-    for y, value in enumerate(values if reach is not None else ()):
-        end = value + np.nan_to_num(reach.iloc[y])
-        ax.annotate(f"{value:.2f}", (end, y), (4, 0), textcoords="offset points", va="center")
     ax.set_yticks(range(len(values)), [str(name)[:28] for name in values.index])
     ax.tick_params(axis="y", labelsize=7.5 if len(values) > 30 else 9)
-    ax.invert_yaxis()
     ax.set_ylabel("")
-    ax.margins(x=0.12)
+    ax.invert_yaxis()
 
 
 def curves(rows: pd.DataFrame, x: str, y: str, even: bool = False, *, ax: Axes) -> None:
     """Mean ± SEM of y at each x for each method; ``even``: the values of x evenly spaced."""
-    looks = {name: look(name) for name in in_order(rows["method"])}
     found = rows.groupby([x, "method"])[y].agg(["mean", "sem"]).unstack()
     found = found.set_axis(found.index.map(short)) if even else found
-    for name, (_, colour, marker) in looks.items():
+    for name in in_order(rows["method"]):
+        label, colour, marker = look(name)
         each = found.xs(name, axis=1, level="method").dropna(subset="mean")
         sem = each["sem"].fillna(0)
-        ax.errorbar(each.index, each["mean"], sem, color=colour, marker=marker, capsize=2.5)
+        ax.errorbar(each.index, each["mean"], sem, label=label, color=colour, marker=marker)
+    ax.figure.legend(loc="outside lower center", ncols=3)
 
 
 def cells(
-    texts: pd.DataFrame, values: np.ndarray, colours: str | Colormap, top: Any = None, *, ax: Axes
+    texts: pd.DataFrame, values: np.ndarray, colours: Any, top: Any = None, *, ax: Axes
 ) -> None:
     """A text in each cell, on the colour of its value; ``top``: the value of the last colour."""
-    mesh = ax.pcolormesh(values, cmap=colours, vmax=top, edgecolors="white", linewidth=1.5)
-    dark = mesh.to_rgba(values)[..., :3] @ [0.299, 0.587, 0.114] < 0.5
+    ax.pcolormesh(values, cmap=colours, vmax=top, edgecolors="white", linewidth=1.5, alpha=0.6)
     for (i, j), text in np.ndenumerate(texts):
-        ink = "white" if dark[i, j] else INK
-        ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", color=ink, fontsize=8.5)
+        ax.text(j + 0.5, i + 0.5, text, ha="center", va="center", fontsize=8.5)
     ax.set_xticks(np.arange(texts.shape[1]) + 0.5, texts.columns)
     ax.set_yticks(np.arange(len(texts)) + 0.5, [str(name)[:28] for name in texts.index])
     ax.invert_yaxis()

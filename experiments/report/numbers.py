@@ -1,9 +1,7 @@
 """Numbers as people write them."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -22,7 +20,7 @@ def fixed(value: float | None, digits: int = 3, sign: bool = False) -> str:
 whole = partial(fixed, digits=0)
 
 
-def plus_minus(mean: float, error: float = math.nan, digits: int = 3, sign: bool = False) -> str:
+def plus_minus(mean: float, error: float = math.nan, *, digits: int = 3, sign: bool = False) -> str:
     behind = f" ± {fixed(error, digits)}" if math.isfinite(error) and math.isfinite(mean) else ""
     return fixed(mean, digits, sign) + behind
 
@@ -70,34 +68,26 @@ def code(name: object) -> str:
     return "`" + str(name).replace("`", "'") + "`"
 
 
-def best(values: Iterable[float], texts: Iterable[str], lower: bool = False) -> Sequence[str]:
-    """The texts, those of the best value in bold if there are several values."""
-    given = list(values)
-    found = [value for value in given if math.isfinite(value)]
-    top = (min(found) if lower else max(found)) if len(found) > 1 else math.nan
-    pairs = zip(given, texts, strict=True)
-    return [f"**{text}**" if value == top else text for value, text in pairs]
-
-
 OTHERS = {"p": p_value, "s": seconds, "e": small}
 
 
-def column(values: Iterable[Any], how: str) -> Sequence[str]:
+def column(values: Iterable[Any], how: str = "") -> list[str]:
     """Text as it is; numbers with some digits (``2``, or ``+2`` with a sign), or as p, s or e.
 
-    A tuple is a mean and its error. ``<`` or ``>`` at the end sets the lowest or highest in bold.
+    A tuple is a mean and its error. ``<`` or ``>`` at the end sets the lowest or highest in bold,
+    if there are several.
     """
-    given, mark = list(values), how[-1:]
-    texts = [_written(value, how.rstrip("<>")) for value in given]
-    means = [value[0] if isinstance(value, tuple) else value for value in given]
-    return best(means, texts, lower=mark == "<") if mark in ("<", ">") else texts
+    pairs = [value if isinstance(value, tuple) else (value,) for value in values]
+    texts = [_written(pair, how.rstrip("<>")) for pair in pairs]
+    found = [pair[0] for pair in pairs if how.endswith(("<", ">")) and math.isfinite(pair[0])]
+    top = min(found, default=math.nan) if how.endswith("<") else max(found, default=math.nan)
+    bold = [len(found) > 1 and pair[0] == top for pair in pairs]
+    return [f"**{text}**" if mark else text for mark, text in zip(bold, texts, strict=True)]
 
 
-def _written(value: Any, how: str) -> str:
-    if isinstance(value, str):
-        return value
+def _written(pair: tuple[Any, ...], how: str) -> str:
+    if isinstance(pair[0], str):
+        return pair[0]
     if how in OTHERS:
-        return OTHERS[how](value)
-    digits, sign = int(how.lstrip("+") or 3), how.startswith("+")
-    mean, *error = value if isinstance(value, tuple) else (value,)
-    return plus_minus(mean, *error, digits=digits, sign=sign)
+        return OTHERS[how](*pair)
+    return plus_minus(*pair, digits=int(how.lstrip("+") or 3), sign=how.startswith("+"))

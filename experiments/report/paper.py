@@ -4,8 +4,6 @@
 Tables and figures are numbered in the order in which they appear. What is only drawn is not here.
 """
 
-from __future__ import annotations
-
 from csv import DictReader
 from pathlib import Path
 from typing import NamedTuple

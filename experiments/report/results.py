@@ -1,7 +1,5 @@
 """Rows of results from JSON lines into one frame with every column of the schema."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import dataclass
 from pathlib import Path
