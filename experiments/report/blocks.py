@@ -170,9 +170,10 @@ def rank_table(scores: pd.DataFrame, caption: str, reference: str = CRUMB,
 def rank_bars(name: str, scores: pd.DataFrame, caption: str) -> Figure:
     """Mean rank with its 95 % interval, best on top."""
     summary = statistics.rank_summary(compared(scores))
-    values, reach = summary["mean"].rename(figures.label), summary["high"] - summary["mean"]
     colours, height = figures.colours(summary.index), 0.75 + 0.29 * len(summary)
-    drawn = figures.panel("Mean rank", figures.bars, values, colours, reach, height=height)
+    summary = summary.rename(figures.label)
+    content = (summary["mean"], colours, summary["high"] - summary["mean"])
+    drawn = figures.panel("Mean rank", figures.bars, *content, height=height)
     return Figure(name, f"{caption} with 95 % intervals.", [drawn])
 
 
@@ -180,7 +181,7 @@ def rank_curves(name: str, scores: pd.DataFrame, levels: Mapping[str, str]) -> F
     """Mean rank against each level of the groups that has several values, best on top."""
     placed = statistics.ranks(compared(scores))
     rows = placed.rename_axis("method", axis=1).stack().rename("rank").reset_index()
-    labels = {"ylabel": "mean rank", "ylim": (placed.shape[1] + 0.1, 0.9)}
+    labels = {"ylabel": "mean rank", "ylim": (placed.shape[1] + 0.1, 0.9), "legend": True}
     panels = [
         figures.panel("Mean rank", figures.curves, rows, level, "rank", True, xlabel=text, **labels)
         for level, text in levels.items()

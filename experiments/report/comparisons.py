@@ -176,9 +176,9 @@ def _wins_and_sizes(rows: pd.DataFrame, scores: pd.DataFrame) -> Figure:
     points = pairs.groupby(["dataset", "model", "method"]).agg(**columns)
     labels = {"xlabel": "mean rows of a context", "ylabel": "median accuracy", "xscale": "log"}
     bars = won.rename(titles).rename(columns=figures.label).plot.bar
-    wins = partial(bars, color=figures.colours(won), rot=0, width=0.8)
+    wins = partial(bars, color=figures.colours(won), legend=False, rot=0)
     panels = [
-        figures.panel("(a) Wins", wins, ylabel="wins"),
+        figures.panel("(a) Wins", wins, ylabel="wins", legend=True),
         figures.panel("(b) Accuracy against context size", _sizes, points, **labels),
     ]
     caption = """(a) Wins over data sets and seeds, ties shared; p: CRUMB against MICP, Wilcoxon.
@@ -298,7 +298,7 @@ def _score_figure(rows: pd.DataFrame) -> Figure:
     panels = []
     for (dataset, model, task), part in rows.groupby(["dataset", "model", "task"]):
         metric, title = statistics.RANKED_BY[task], f"{dataset} · {model}"
-        labels = {"xlabel": "drift τ", "ylabel": blocks.METRICS[metric]}
+        labels = {"xlabel": "drift τ", "ylabel": blocks.METRICS[metric], "legend": True}
         panels.append(figures.panel(title, figures.curves, part, "tau", metric, **labels))
     caption = """Accuracy, or RMSE for regression (lower is better), against drift, mean ± SEM over
         seeds (the paper's Figure 5, which shows CRUMB and MICP)."""
@@ -371,14 +371,13 @@ def _break_even_table(rows: pd.DataFrame) -> Table:
 
 
 def _time_figure(rows: pd.DataFrame, varied: str, other: str, what: str) -> Figure:
+    labels = {"xscale": "log", "yscale": "log", "ylabel": "seconds", "legend": True}
     panels = []
     for where, part in rows.groupby(WHERE):
-        swept = sweep(part, varied, other)
         for cost, name in blocks.COSTS.items():
+            timed = sweep(part, varied, other).query(f"{cost} > 0")
             title = ", ".join([name.split(",")[0].capitalize(), *where])
-            timed = swept[swept[cost] > 0]
-            labels = {"xscale": "log", "yscale": "log", "xlabel": varied, "ylabel": "seconds"}
-            if swept[varied].nunique() > 1:
+            if timed[varied].nunique() > 1:
                 panels.append(figures.panel(title, figures.curves, timed, varied, cost, **labels))
     caption = f"Seconds of selection, passes and both against {what}; both axes are logarithmic."
     return Figure(f"complexity-{varied.lower()}", caption, panels)

@@ -97,7 +97,7 @@ def panel(title: str, draw: Callable[..., Any], *content: Any, **settings: Any) 
     """One set of axes: ``draw(*content, ax=axes)``, then ``axes.set(**settings)``."""
     with style.context(STYLE):
         canvas = Canvas(figsize=(WIDTH, settings.pop("height", HEIGHT)), layout="constrained")
-        axes = canvas.subplots()
+        axes, legend = canvas.subplots(), settings.pop("legend", False)
         draw(*content, ax=axes)
         axes.set(title=title, **settings)
         for axis in (axes.xaxis, axes.yaxis):
@@ -105,6 +105,8 @@ def panel(title: str, draw: Callable[..., Any], *content: Any, **settings: Any) 
                 axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                 axis.set_major_formatter(lambda value, _: short(value))
                 axis.set_minor_formatter("")
+        if legend:
+            canvas.legend(loc="outside lower center", ncols=2, fontsize=8)
     return Panel(title, canvas)
 
 
@@ -126,7 +128,6 @@ def curves(rows: pd.DataFrame, x: str, y: str, even: bool = False, *, ax: Axes) 
         each = found.xs(name, axis=1, level="method").dropna(subset="mean")
         sem = each["sem"].fillna(0)
         ax.errorbar(each.index, each["mean"], sem, label=label, color=colour, marker=marker)
-    ax.figure.legend(loc="outside lower center", ncols=3)
 
 
 def cells(

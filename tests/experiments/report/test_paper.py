@@ -28,5 +28,5 @@ def test_the_order_is_that_of_the_ranks():
 
 def test_every_protocol_has_a_scope():
     assert set(paper.SCOPES) == set(paper.FINDINGS) == set(SECTIONS)
-    assert paper.SCOPES["drift"].datasets.startswith("4: Anneal")
-    assert paper.SCOPES["factorial"].clusters == "20 (B, D)"
+    assert paper.SCOPES["drift"]["Data sets"].startswith("4: Anneal")
+    assert paper.SCOPES["factorial"]["Clusters K"] == "20 (B, D)"
