@@ -108,7 +108,6 @@ TEMPLATES = Environment(
     lstrip_blocks=True,
 )
 TEMPLATES.filters |= {"marked": marked, "md": as_markdown}
-TEMPLATES.globals["width"] = round(96 * figures.WIDTH)
 
 
 def _facts(rows: pd.DataFrame) -> list[str]:

@@ -16,6 +16,7 @@ RIVALS = ("centroid", "voronoi")
 POINTS = {"accuracy": "accuracy points", "r2": "R² × 100"}
 CASES = ["case A", "case B", "case C", "case D"]
 EXACT = "exact, B = 1"
+RHO = {"xlabel": "data sets, in order", "ylabel": "ρ", "ylim": (-1, 1), "xticks": [], "height": 2.5}
 ABOUT_MMD = """Spearman's rank correlation of MMD² and score within each data set, each run against
 the mean of its group, and where rows list clusters each cluster against its mean over the methods:
 otherwise easy draws would pass for good matches. A negative one means that a better match scores
@@ -27,7 +28,7 @@ def clusters(rows: pd.DataFrame) -> list[Block]:
     if (swept["method"] == "crumb").any():  # other methods were added by hand
         swept = swept[swept["method"] == "crumb"]
     return [
-        *_sweep(swept, "K", "share", "K", "n = {:g} N", " (the paper's Figure 6)"),
+        *_sweep(swept, "K", "share", "K", "n = {:g} N"),
         *_sweep(swept, "share", "K", "n / N", "K = {:g}"),
     ]
 
@@ -53,13 +54,12 @@ def curve(rows: pd.DataFrame, varied: str) -> pd.DataFrame:
     return found.assign(seconds=rows.groupby(varied)["plan_seconds"].mean())
 
 
-def _sweep(
-    rows: pd.DataFrame, varied: str, other: str, name: str, where: str, place: str = ""
-) -> list[Block]:
+def _sweep(rows: pd.DataFrame, varied: str, other: str, name: str, where: str) -> list[Block]:
     rows = sweep(rows, varied, other)
     if rows[varied].nunique() < 2:
         return []
     at = where.format(rows[other].iloc[0])
+    place = " (the paper's Figure 6)" if varied == "K" else ""
     labels = {"xlabel": "selection time, s", "ylabel": "normalised score"}
     points = {str(model): curve(part, varied) for model, part in rows.groupby("model")}
     panels = [
@@ -133,8 +133,8 @@ def _advantage_figure(kernel: str, frame: pd.DataFrame) -> Figure:
         colours = figures.colours(leads.columns.get_level_values("rival"))
         leads.columns = [f"{figures.label(rival)}, {model}" for model, rival in leads.columns]
         shape = {"height": 1.0 + 0.3 * leads.shape[1], "xlabel": f"advantage, {POINTS[metric]}"}
-        content = (leads, colours, True)
-        panels.append(figures.panel(f"Kernel {kernel}", figures.spreads, *content, **shape))
+        title, draw = f"Kernel {kernel}", partial(figures.spreads, dots=True)
+        panels.append(figures.panel(title, draw, leads, colours, **shape))
     caption = f"""Advantage of herding (kernel {kernel}) on each data set: a dot is the mean over
         seeds, the line 5 to 95 %, the box the middle half, the diamond the mean. To the right of 0
         favours herding (the paper's {"Figure 8" if kernel == "rff" else "Figure 7"})."""
@@ -277,16 +277,15 @@ def _maps(rows: pd.DataFrame, summary: pd.DataFrame) -> Figure:
 
 
 def _gap_figure(gaps: pd.DataFrame) -> Figure:
-    near, shape = _near(gaps, 1).rename(figures.label), {"height": 0.8 + 0.22 * gaps.shape[1]}
-    named, colours = gaps.rename(columns=figures.label), figures.colours(gaps)
+    colours, shape = figures.colours(gaps), {"height": 0.8 + 0.22 * gaps.shape[1]}
     caption = """Left: gap of each run to exact herding with B = 1 on the same draw (accuracy, or
         R² × 100): the line spans 5 to 95 % of the runs, the box the middle half, the diamond is the
         mean. Right: runs within ±1 % (the paper's Figure 13)."""
+    gap = ("Gap to exact herding", figures.spreads, gaps, colours)
+    near = ("Runs within ±1 %", figures.bars, _near(gaps, 1), colours)
     panels = [
-        figures.panel(
-            "Gap to exact herding", figures.spreads, named, colours, **shape, xlabel="points"
-        ),
-        figures.panel("Runs within ±1 %", figures.bars, near, colours, **shape, xlabel="% of runs"),
+        figures.panel(*gap, xlabel="points", **shape),
+        figures.panel(*near, xlabel="% of runs", **shape),
     ]
     return Figure("rff-gaps", caption, panels)
 
@@ -303,14 +302,11 @@ def match_and_score(rows: pd.DataFrame) -> list[Block]:
                 lines.append((code(protocol), unit, *effect(found), *ends))
                 colours = figures.colours(np.where(found < 0, "crumb", "uniform"))
                 draw = partial(found.plot.bar, color=colours, width=0.8)
-                labels = {"ylim": (-1, 1), "ylabel": "ρ", "xlabel": "data sets, in order"}
-                title, shape = f"{protocol}, over {unit}", {"xticks": [], "height": 2.5}
-                panels.append(figures.panel(title, draw, **labels, **shape))
+                panels.append(figures.panel(f"{protocol}, over {unit}", draw, **RHO))
     columns = f"Protocol | over | {EFFECT} | lowest | highest"
-    correlated = by_lines("Correlation ρ of MMD² and score over data sets", columns, lines)
+    measured = by_lines("Correlation ρ of MMD² and score over data sets", columns, lines)
     caption = "ρ of each data set, in order. Below the line a better match scores better."
-    drawn = Figure("mmd-correlations", caption, panels)
-    return [ABOUT_MMD, correlated, drawn] if lines else []
+    return [ABOUT_MMD, measured, Figure("mmd-correlations", caption, panels)] if lines else []
 
 
 def correlations(rows: pd.DataFrame, protocol: str) -> pd.Series:

@@ -4,6 +4,7 @@ Text may hold two marks, ``**bold**`` and ```code```; everything else is taken l
 without lines and a figure without panels are false, and left out.
 """
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -98,11 +99,10 @@ def what_was_run(rows: pd.DataFrame, protocol: str) -> list[Block]:
         "Device": names(tried["device"]),
     }
     caption = f"What was run: {protocol}, beside the paper's {scope['place']}"
-    lines = [(setting, ours, scope[setting]) for setting, ours in here.items()]
     cuts = rows.loc[rows["drawn"] != "", "drawn"].value_counts()[:12]
     cut = ", ".join(f"{code(name)} ({counted(count, 'run')})" for name, count in cuts.items())
-    beside = by_lines(caption, "setting | here | paper", lines)
-    return [beside, f"**Cut:** {cut}." if cut else "", _endings(rows)]
+    beside = {"setting": here, "here": here.values(), "paper": map(scope.get, here)}
+    return [table(caption, beside), f"**Cut:** {cut}." if cut else "", _endings(rows)]
 
 
 def names(values: Iterable[str]) -> str:
@@ -115,8 +115,8 @@ def _endings(rows: pd.DataFrame) -> str:
     bad = ", ".join(f"{total[each]:,} {said}" for each, said in ENDINGS.items() if total[each])
     methods = figures.in_order(failed[failed > 0].index)
     each = ", ".join(f"{figures.label(method)} {failed[method]:,}" for method in methods)
-    behind = f"{bad} (by method: {each}); the last section lists them."
-    ending = behind if bad else "none timed out or failed."
+    ending = f"{bad} (by method: {each}); the last section lists them."
+    ending = ending if bad else "none timed out or failed."
     return f"{counted(len(rows), 'run')}: {total['ok']:,} ended well, {ending}"
 
 
@@ -157,9 +157,8 @@ def rank_table(scores: pd.DataFrame, caption: str, reference: str = CRUMB,
     for method, *rank, wins in summary[["mean", "sem", "wins"]].itertuples():
         groups, sets = (each.get(method, statistics.NONE) for each in (over_groups, over_sets))
         tests = (groups.record, groups.p_adjusted, sets.p_adjusted)
-        theirs = (published or {}).get(method)
-        beside = (theirs[:2], theirs.p_adjusted) if theirs else (NOTHING, NOTHING)
-        lines.append((figures.label(method), tuple(rank), wins, *tests, *beside))
+        *theirs, p = (published or {}).get(method, (math.nan, math.nan, NOTHING))
+        lines.append((figures.label(method), tuple(rank), wins, *tests, tuple(theirs), p))
     versus = f"won / tied / lost by {figures.label(reference).split(':')[0]}"
     columns = f"Method | mean rank:3< | wins:1 | {versus} | p adj.:p | p adj., data sets:p"
     columns += " | paper rank | paper p adj." if published else ""
@@ -170,10 +169,9 @@ def rank_table(scores: pd.DataFrame, caption: str, reference: str = CRUMB,
 def rank_bars(name: str, scores: pd.DataFrame, caption: str) -> Figure:
     """Mean rank with its 95 % interval, best on top."""
     summary = statistics.rank_summary(compared(scores))
-    colours, height = figures.colours(summary.index), 0.75 + 0.29 * len(summary)
-    summary = summary.rename(figures.label)
-    content = (summary["mean"], colours, summary["high"] - summary["mean"])
-    drawn = figures.panel("Mean rank", figures.bars, *content, height=height)
+    reach, shape = summary["high"] - summary["mean"], {"height": 0.75 + 0.29 * len(summary)}
+    content = (summary["mean"], figures.colours(summary.index), reach.to_numpy())
+    drawn = figures.panel("Mean rank", figures.bars, *content, **shape)
     return Figure(name, f"{caption} with 95 % intervals.", [drawn])
 
 
@@ -198,13 +196,10 @@ def ranks_by_model(rows: pd.DataFrame, protocol: str) -> list[Block]:
 
 
 def metric_table(rows: pd.DataFrame, ranked: pd.DataFrame, protocol: str) -> Table:
-    """Means over the data sets that all compared methods have, and mean ranks of some methods.
-
-    RMSEs of several sets have no common scale, so R² stands for regression.
-    """
+    """Means over the data sets that all compared methods have, and mean ranks of some methods."""
     methods = figures.in_order(statistics.ok_rows(rows)["method"])
     cells: dict[str, Iterable[Any]] = {"Method": map(figures.label, methods)}
-    for metric in ("accuracy", "auc", "log_loss", "r2"):
+    for metric in ("accuracy", "auc", "log_loss", "r2"):  # RMSEs of sets have no common scale
         means = statistics.per_dataset(rows, metric)
         means = statistics.complete(means, statistics.comparable(means))
         if len(means):

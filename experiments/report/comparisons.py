@@ -16,7 +16,7 @@ UNITS = {"classification": "accuracy points", "regression": "% of RMSE"}
 TESTS = """p is Wilcoxon's signed-rank test of paired ranks against CRUMB with Bonferroni's
 correction, over groups as in the paper, and over mean ranks of the data sets: seeds of one data set
 are not independent."""
-MEDALS = ["#e3b31c", "#b9bfc8", "#c98a54"]  # gold, silver, bronze
+MEDALS = ListedColormap(["#e3b31c", "#b9bfc8", "#c98a54"])  # gold, silver, bronze
 PAIR = (CRUMB, "micp")
 DRIFT_UNITS = {"classification": "accuracy points", "regression": "% of MICP's RMSE"}
 WHERE = ["model", "device"]
@@ -99,11 +99,10 @@ def _losses(rows: pd.DataFrame) -> Table:
 def _lead_figure(rows: pd.DataFrame) -> Figure:
     panels = []
     for task, part in dataset_leads(rows).groupby("task"):
-        leads, unit = part["lead"], f"CRUMB − uniform, {UNITS[task]}"
-        colours = figures.colours(np.where(leads > 0, CRUMB, "uniform"))
-        shape = {"height": 0.8 + 0.17 * len(part), "xlabel": unit}
+        unit, colours = UNITS[task], figures.colours(np.where(part["lead"] > 0, CRUMB, "uniform"))
+        shape = {"height": 0.8 + 0.17 * len(part), "xlabel": f"CRUMB − uniform, {unit}"}
         title = f"{task.capitalize()} sets"
-        panels.append(figures.panel(title, figures.bars, leads, colours, **shape))
+        panels.append(figures.panel(title, figures.bars, part["lead"], colours, **shape))
     caption = "CRUMB's lead over uniform, mean over seeds; bars to the left are losses."
     return Figure("main-leads", caption, panels)
 
@@ -128,7 +127,7 @@ def consistency(rows: pd.DataFrame) -> list[Block]:
 def medals(means: pd.DataFrame) -> np.ndarray:
     """0 for the best mean rank of a line, 1 for the second, 2 for the rest; equal ranks share."""
     places = means.round(statistics.DIGITS).rank(axis=1, method="min").to_numpy(int) - 1
-    return np.minimum(places, len(MEDALS) - 1)
+    return np.minimum(places, MEDALS.N - 1)
 
 
 def _medals(scores: pd.DataFrame) -> Figure:
@@ -136,8 +135,7 @@ def _medals(scores: pd.DataFrame) -> Figure:
     panels = []
     for model, part in means.groupby(level="model"):
         texts = part.droplevel("model").map("{:.2f}".format).rename(columns=figures.label)
-        colours, height = ListedColormap(MEDALS), 0.8 + 0.2 * len(part)
-        content = (texts, medals(part), colours, len(MEDALS) - 1)
+        content, height = (texts, medals(part), MEDALS, MEDALS.N - 1), 0.8 + 0.2 * len(part)
         panels.append(figures.panel(str(model), figures.cells, *content, height=height))
     caption = """Mean rank of each method on each data set, over proportions, sizes and seeds (the
         paper's Figure 3). Gold is the best of the methods there; equal ranks share a colour."""
@@ -198,10 +196,9 @@ def _sizes(points: pd.DataFrame, ax: figures.Axes) -> None:
 def _costs(rows: pd.DataFrame, scores: pd.DataFrame) -> Table:
     keys = ["model", "method"]
     means = blocks.mean_costs(rows, keys, "context_mean")
-    models, methods = zip(*means.index, strict=True)
     cells = {
-        "Model": models,
-        "Method": map(figures.label, methods),
+        "Model": means.index.get_level_values("model"),
+        "Method": means.index.get_level_values("method").map(figures.label),
         "wins:1": wins_by_model(scores).stack().reindex(means.index),
         "median accuracy": rows.groupby(keys)["accuracy"].median(),
         "context_mean": means.pop("context_mean"),
@@ -223,15 +220,11 @@ def drift(rows: pd.DataFrame) -> list[Block]:
 
 
 def paired(rows: pd.DataFrame, task: str) -> pd.DataFrame:
-    """Scores of CRUMB and MICP on the same draw: a line for each (data set, model, seed, τ).
-
-    ``points`` is the lead that has a common scale: in ``DRIFT_UNITS`` of the task.
-    """
-    scores = scores_of(rows[rows["task"] == task], "drift")
-    pair = statistics.complete(scores, PAIR)
+    """Scores of CRUMB and MICP on the same draw: a line for each (data set, model, seed, τ)."""
+    pair = statistics.complete(scores_of(rows[rows["task"] == task], "drift"), PAIR)
     lead = pair["crumb"] - pair["micp"]  # of −RMSE where that ranks: higher is better
     relative = lead / pair["micp"].abs().where(pair["micp"] != 0)
-    points = 100 * (lead if task == "classification" else relative)
+    points = 100 * (lead if task == "classification" else relative)  # in ``DRIFT_UNITS``
     return pair.abs().assign(lead=lead, relative=relative, points=points)
 
 
@@ -323,9 +316,8 @@ def growth(rows: pd.DataFrame, varied: str, cost: str) -> float:
     """The exponent a of time ~ N^a, from the largest sizes; NaN where there are fewer than two."""
     means = rows.groupby(varied)[cost].mean()
     means = means[means > 0].tail(TAIL)
-    if len(means) < 2:
-        return float("nan")
-    return float(np.polyfit(np.log(means.index.to_numpy(float)), np.log(means), 1)[0])
+    logs = np.log(means.index.to_numpy(float)), np.log(means)
+    return float(np.polyfit(*logs, 1)[0]) if len(means) > 1 else np.nan
 
 
 def break_even(rows: pd.DataFrame) -> tuple[float, bool]:
@@ -349,10 +341,10 @@ def _growth_table(rows: pd.DataFrame) -> Table:
     lines = []
     for (model, device, method), part in rows.groupby([*WHERE, "method"]):
         by_n, by_t = sweep(part, "N", "T"), sweep(part, "T", "N")
-        swept = (by_n, "N", "plan_seconds"), (by_n, "N", "pass_seconds"), (by_t, "T", "seconds")
-        ours = [*(growth(*each) for each in swept), by_n["contexts"].mean()]
+        selection, passes = (growth(by_n, "N", cost) for cost in ("plan_seconds", "pass_seconds"))
+        ends = growth(by_t, "T", "seconds"), by_n["contexts"].mean()
         theirs = paper.COMPLEXITY.get(method, (NOTHING,) * 3)
-        beside = (ours[0], theirs[0], ours[1], theirs[1], *ours[2:], theirs[2])
+        beside = (selection, theirs[0], passes, theirs[1], *ends, theirs[2])
         lines.append((figures.label(method), model, device, *beside))
     columns = """Method | model | device | selection, power of N:2 | paper selection |
         passes, power of N:2 | paper passes | all, power of T:2 | contexts | paper number"""
@@ -371,13 +363,15 @@ def _break_even_table(rows: pd.DataFrame) -> Table:
 
 
 def _time_figure(rows: pd.DataFrame, varied: str, other: str, what: str) -> Figure:
-    labels = {"xscale": "log", "yscale": "log", "ylabel": "seconds", "legend": True}
+    labels = {"xscale": "log", "yscale": "log", "xlabel": varied, "ylabel": "seconds"}
     panels = []
     for where, part in rows.groupby(WHERE):
         for cost, name in blocks.COSTS.items():
             timed = sweep(part, varied, other).query(f"{cost} > 0")
             title = ", ".join([name.split(",")[0].capitalize(), *where])
             if timed[varied].nunique() > 1:
-                panels.append(figures.panel(title, figures.curves, timed, varied, cost, **labels))
+                panels.append(
+                    figures.panel(title, figures.curves, timed, varied, cost, **labels, legend=True)
+                )
     caption = f"Seconds of selection, passes and both against {what}; both axes are logarithmic."
     return Figure(f"complexity-{varied.lower()}", caption, panels)

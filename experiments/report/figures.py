@@ -112,10 +112,9 @@ def panel(title: str, draw: Callable[..., Any], *content: Any, **settings: Any) 
 
 def bars(values: pd.Series, colours: Sequence[str], reach: Any = None, *, ax: Axes) -> None:
     """Horizontal bars with the reach of their intervals, the first on top."""
-    values.plot.barh(ax=ax, color=colours, xerr=reach, width=0.7, capsize=2.5)
-    ax.set_yticks(range(len(values)), [str(name)[:28] for name in values.index])
+    named = values.rename(lambda name: label(str(name))[:28]).rename_axis(None)
+    named.plot.barh(ax=ax, color=colours, xerr=reach, width=0.7, capsize=2.5)
     ax.tick_params(axis="y", labelsize=7.5 if len(values) > 30 else 9)
-    ax.set_ylabel("")
     ax.invert_yaxis()
 
 

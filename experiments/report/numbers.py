@@ -74,8 +74,7 @@ OTHERS = {"p": p_value, "s": seconds, "e": small}
 def column(values: Iterable[Any], how: str = "") -> list[str]:
     """Text as it is; numbers with some digits (``2``, or ``+2`` with a sign), or as p, s or e.
 
-    A tuple is a mean and its error. ``<`` or ``>`` at the end sets the lowest or highest in bold,
-    if there are several.
+    A tuple is a mean and its error. ``<`` or ``>`` at the end sets the lowest or highest in bold.
     """
     pairs = [value if isinstance(value, tuple) else (value,) for value in values]
     texts = [_written(pair, how.rstrip("<>")) for pair in pairs]

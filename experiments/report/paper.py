@@ -6,30 +6,23 @@ Tables and figures are numbered in the order in which they appear. What is only 
 
 from csv import DictReader
 from pathlib import Path
-from typing import NamedTuple
 
-
-class Rank(NamedTuple):
-    mean: float
-    sem: float
-    p_adjusted: str = "–"  # against CRUMB, as printed
-
-
+Rank = tuple[float, float, str]  # mean, SEM, and the adjusted p against CRUMB as printed
 # Table 1: TabICL-v2, 51 data sets, 10 seeds, n = 0.1 N. In the order of the paper.
 MAIN_RANKS = {
-    "full": Rank(2.202, 0.098, "~10⁻¹⁹"),
-    "knn": Rank(2.782, 0.107, "0.106"),
-    "crumb": Rank(2.975, 0.096),
-    "micp": Rank(3.304, 0.105, "~10⁻⁴"),
-    "uniform": Rank(3.737, 0.105, "~10⁻¹⁸"),
+    "full": (2.202, 0.098, "~10⁻¹⁹"),
+    "knn": (2.782, 0.107, "0.106"),
+    "crumb": (2.975, 0.096, "–"),
+    "micp": (3.304, 0.105, "~10⁻⁴"),
+    "uniform": (3.737, 0.105, "~10⁻¹⁸"),
 }
 # Section "Main Results", outcome: average PFN inference time.
 MAIN_PASS_SECONDS = {"crumb": 35.0, "knn": 361.0}
 # Table 2: 38 classification sets, three models, five proportions, five seeds.
 CONSISTENCY_RANKS = {
-    "crumb": Rank(1.809, 0.027),
-    "micp": Rank(2.022, 0.023, "~10⁻⁸"),
-    "uniform": Rank(2.169, 0.026, "~10⁻⁹"),
+    "crumb": (1.809, 0.027, "–"),
+    "micp": (2.022, 0.023, "~10⁻⁸"),
+    "uniform": (2.169, 0.026, "~10⁻⁹"),
 }
 # Table 3: mean and SEM of accuracy under drift, three classification sets, three models, ten seeds.
 DRIFT = {
@@ -73,7 +66,6 @@ FINDINGS = {
     "complexity": """The paper analyses how costs grow and measures none of it. Time here is
         wall-clock, mean over seeds.""",
 }
-DEVICE = "A100 80 GB, 64 CPU cores"
 # What it ran: for each protocol the place in the paper and its settings.
 with Path(__file__).with_name("scopes.csv").open(encoding="utf-8") as file:
-    SCOPES = {row["protocol"]: row | {"Device": DEVICE} for row in DictReader(file, delimiter="|")}
+    SCOPES = {row["protocol"]: row for row in DictReader(file, delimiter="|")}
