@@ -77,11 +77,11 @@ def column(values: Iterable[Any], how: str = "") -> list[str]:
     A tuple is a mean and its error. ``<`` or ``>`` at the end sets the lowest or highest in bold.
     """
     pairs = [value if isinstance(value, tuple) else (value,) for value in values]
-    texts = [_written(pair, how.rstrip("<>")) for pair in pairs]
-    found = [pair[0] for pair in pairs if how.endswith(("<", ">")) and math.isfinite(pair[0])]
-    top = min(found, default=math.nan) if how.endswith("<") else max(found, default=math.nan)
-    bold = [len(found) > 1 and pair[0] == top for pair in pairs]
-    return [f"**{text}**" if mark else text for mark, text in zip(bold, texts, strict=True)]
+    written = [(pair[0], _written(pair, how.rstrip("<>"))) for pair in pairs]
+    best = {"<": min, ">": max}.get(how[-1:])
+    found = [value for value, _ in written if best and math.isfinite(value)]
+    top = best(found) if best and len(found) > 1 else math.nan
+    return [f"**{text}**" if value == top else text for value, text in written]
 
 
 def _written(pair: tuple[Any, ...], how: str) -> str:
