@@ -17,10 +17,10 @@ import numpy as np
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.pfn.architecture import V1_ARCHITECTURE, build
-from crumb.pfn.base import Backend, BackendSettings, ContextTask, NetworkBackend, Output, Shared
+from crumb.pfn.base import Backend, BackendSettings, ContextTask, NetworkBackend, Output
 from crumb.pfn.contexts import ContextCache, bounded, pieces, tensor_bytes
 from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, task_bytes
-from crumb.pfn.models import Checkpoint, read_checkpoint
+from crumb.pfn.models import Checkpoint, per_file, read_checkpoint
 from crumb.pfn.tabicl_package import SharedClassifier, SharedRegressor, TabICL, resolve_torch_device
 
 # Largest activation of one pass on a CPU, where the package does not split a pass.
@@ -45,7 +45,7 @@ def _build(path: Path, device: str) -> TabICL:
     return network.eval().to(device)
 
 
-shared_network = Shared(_build)
+shared_network = per_file(_build)
 
 
 class TabICLBackend(NetworkBackend):

@@ -20,9 +20,9 @@ import numpy as np
 
 from crumb.devices import free_bytes
 from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
-from crumb.pfn.base import BackendSettings, ContextTask, NetworkBackend, Output, Shared
+from crumb.pfn.base import BackendSettings, ContextTask, NetworkBackend, Output
 from crumb.pfn.contexts import halved, in_groups, pieces
-from crumb.pfn.models import Checkpoint
+from crumb.pfn.models import Checkpoint, per_file
 
 try:
     from tabpfn import ModelSpecs, TabPFNClassifier, TabPFNRegressor
@@ -67,7 +67,7 @@ def _build(path: Path, task: str, _device: str, _precision: str) -> ModelSpecs:
 
 # The package moves a network to its device and casts it to its precision in place. So a network
 # is shared only where both are the same.
-shared_specs = Shared(_build)
+shared_specs = per_file(_build)
 
 
 class TabPFNBackend(NetworkBackend):
