@@ -409,7 +409,7 @@ def test_queries_in_pieces(
         for seed, size in enumerate((95, 3, 25, 200))
     ]
     made = backend(tabicl_classifier, n_estimators=2)
-    cells = Footprint.of(TabICL(**{"max_classes": 10, **TINY, **V2}), 4, 4).cells
+    cells = Footprint.of(TabICL(**{"max_classes": 10, **TINY, **V2}), 4, torch.float32).cells
     made.settings = replace(made.settings, stack_bytes=cells * 72)
     assert_same(
         list(made.predict_contexts(tasks, PROBA)),

@@ -63,9 +63,9 @@ class Ensemble(EnsembleGenerator):
     """The members of the package's ensemble, without the rows of a table."""
 
     def shuffles(
-        self, norm_methods: list[str], n_features: int, n_classes: int
+        self, n_features: int, n_classes: int
     ) -> Mapping[str, list[tuple[list[int], list[int] | None]]]:
         """For each norm method, the orders of columns and of classes (None: regression)."""
-        self.norm_methods_, self.rng_ = norm_methods, random.Random(self.random_state)
+        self.norm_methods_, self.rng_ = self.norm_methods, random.Random(self.random_state)
         self.n_features_in_, self.n_classes_ = n_features, n_classes
         return self._generate_ensemble()[0]
