@@ -175,21 +175,17 @@ def test_members_are_those_of_the_package(n_estimators: int, classification: boo
             for norm, shuffles in theirs.ensemble_configs_.items()
             for columns, classes in shuffles
         ]
-        ours = members(columns, classes, 0, **one)
+        ours = members(columns, classes, **one)
         assert [as_lists(member) for member in ours] == expected
 
 
 def as_lists(member: Member) -> tuple[str, list[int], list[int] | None]:
-    return (
-        member.norm,
-        member.columns.tolist(),
-        None if member.classes is None else member.classes.tolist(),
-    )
+    return member.norm, member.columns.tolist(), member.classes.tolist() or None
 
 
 def test_one_member_is_not_normalised_further() -> None:
     """What is done in a batch is what one member gets."""
-    assert as_lists(members(3, 2, 0, **ensemble())[0]) == ("none", [0, 1, 2], [0, 1])
+    assert as_lists(members(3, 2, **ensemble())[0]) == ("none", [0, 1, 2], [0, 1])
 
 
 @pytest.mark.parametrize("norm", ["power", "quantile", "quantile_rtdl", "robust"])

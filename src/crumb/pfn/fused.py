@@ -10,9 +10,9 @@ What cannot be stacked is left to them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
@@ -42,35 +42,30 @@ LEVELS = tuple(i / 10 for i in range(1, 10))  # the quantiles that the package g
 class Prepared:
     """A task as the network will see it, and what it has answered so far."""
 
-    rows: Rowset
+    numbers: dict[str, Rowset]  # for each norm method of its members
     y: np.ndarray  # class codes, or scaled targets
     members: tuple[Member, ...]
     scale: Scale | None  # None: classification
     dtype: torch.dtype  # the precision in which the package would run it
     sum: np.ndarray | None = None  # of the answers of the members
     refused: bool = False  # too large for the device
-    _normalised: dict[str, Rowset] = field(default_factory=dict)
 
     @property
     def columns(self) -> int:
-        return self.rows.context.shape[1]
+        return self.members[0].columns.size
 
-    def numbers(self, norm: str, ensemble: Mapping[str, Any]) -> Rowset:
-        """Ready for the network, or for ``standardised`` if the norm is "none"."""
-        if norm == "none":
-            return self.rows
-        if norm not in self._normalised:
-            self._normalised[norm] = self.rows.normalised(norm, ensemble)
-        return self._normalised[norm]
+    @property
+    def queries(self) -> int:
+        return len(self.numbers[self.members[0].norm].queries)
 
     def add(self, start: int, answer: np.ndarray) -> None:
         """A member's answer to the queries from ``start`` on."""
         if self.scale is not None:
             answer = self.scale.unscaled(answer)
-        elif self.members[0].classes is not None:  # a network has more classes than a context
+        else:  # a network has more classes than a context
             answer = answer[:, : self.members[0].classes.size]
         if self.sum is None:
-            self.sum = np.zeros((len(self.rows.queries), *answer.shape[1:]), dtype=np.float32)
+            self.sum = np.zeros((self.queries, *answer.shape[1:]), dtype=np.float32)
         self.sum[start : start + len(answer)] += answer
 
 
@@ -126,12 +121,11 @@ class FusedPasses:
         self.network, self.estimator, self.output, self.device = network, estimator, output, device
         self.most_bytes = most_bytes
         self.ensemble = ensemble_of(estimator, network)
-        # Where columns do not see each other, members share an embedding of them (v1).
-        apart = network.max_classes > 0 and not network.col_feature_group
-        self.batch = (estimator.batch_size or estimator.n_estimators) if apart else 0
 
     def __call__(self, tasks: Sequence[ContextTask]) -> list[np.ndarray | None]:
         """An answer for each task; None where the package should give it."""
+        if self.estimator.n_estimators > 1 and not self.network.col_feature_group:
+            return [None] * len(tasks)  # members of v1 share one embedding of the columns
         budget = self._budget()
         prepared = [self._prepared(task) for task in tasks]
         groups: dict[tuple[int, torch.dtype], list[Table]] = {}
@@ -146,11 +140,10 @@ class FusedPasses:
     @torch.no_grad()
     def embed(self, task: ContextTask) -> np.ndarray:
         """The queries (q, C·E) before rows learn from each other, as the first member sees them."""
-        one = self._prepared(task)
+        one = self._prepared(task, most_members=1)
         if one is None:  # nothing that the network could read
             width = self.network.embed_dim * self.network.row_num_cls
             return np.zeros((len(task.queries), width), dtype=np.float32)
-        one.members = one.members[:1]
         pieces = self._tables(one, self._budget())
         if one.refused:
             raise MemoryError(
@@ -167,7 +160,7 @@ class FusedPasses:
     def _budget(self) -> int:
         return min(self.most_bytes, free_bytes(str(self.device)))
 
-    def _prepared(self, task: ContextTask) -> Prepared | None:
+    def _prepared(self, task: ContextTask, most_members: int | None = None) -> Prepared | None:
         classify = self.network.max_classes > 0
         classes = int(task.y.max()) + 1 if classify else 0
         if classes > self.network.max_classes or not len(task.queries):
@@ -176,16 +169,18 @@ class FusedPasses:
             return None
         scale = None if classify else Scale.of(task.y)
         y = task.y.astype(np.int64) if scale is None else scale.scaled(task.y)
-        ensemble = members(rows.context.shape[1], classes, self.batch, **self.ensemble)
+        ensemble = members(rows.context.shape[1], classes, **self.ensemble)[:most_members]
+        norms = {member.norm for member in ensemble}
+        numbers = {norm: rows.normalised(norm, self.ensemble) for norm in norms}
         half = self.estimator.in_half_precision(self.device, task.X.shape)
         dtype = torch.get_autocast_dtype(self.device.type) if half else torch.float32
-        return Prepared(rows, y, ensemble, scale, dtype)
+        return Prepared(numbers, y, ensemble, scale, dtype)
 
     def _tables(self, one: Prepared, budget: int) -> list[Table]:
         """All members of a task, its queries in pieces that fit; none if too few would fit."""
         footprint = Footprint.of(self.network, one.columns, one.dtype)
         most = min(budget // footprint.cells, budget // (footprint.row + footprint.query))
-        most, queries = min(MOST_ROWS, most) - len(one.y), len(one.rows.queries)
+        most, queries = min(MOST_ROWS, most) - len(one.y), one.queries
         one.refused = most < min(queries, LEAST_QUERIES)
         if one.refused:
             return []
@@ -231,7 +226,7 @@ class FusedPasses:
         y = np.zeros((len(stack), most), dtype=np.float32)
         for i, table in enumerate(stack):
             classes, labels = table.member.classes, table.task.y
-            y[i, : table.rows] = labels if classes is None else classes[labels]
+            y[i, : table.rows] = classes[labels] if classes.size else labels
         alike = all(table.rows == most for table in stack)
         X = self._numbers(stack, most, asked)
         return X, torch.from_numpy(y).to(self.device), None if alike else sizes
@@ -243,7 +238,7 @@ class FusedPasses:
         plain = sum(table.member.norm == "none" for table in kinds)
         rows = np.zeros((len(kinds), most + asked, stack[0].member.columns.size))
         for i, table in enumerate(kinds):
-            numbers = table.task.numbers(table.member.norm, self.ensemble)
+            numbers = table.task.numbers[table.member.norm]
             rows[i, : table.rows] = numbers.context
             rows[i, most : most + table.queries] = numbers.queries[table.start : table.stop]
         at = torch.device("cpu") if self.device.type == "mps" else self.device  # mps has no float64
@@ -260,10 +255,8 @@ class FusedPasses:
     def _probabilities(self, logits: Tensor, stack: list[Table]) -> Tensor:
         """Logits (or probabilities, if these are averaged), classes back in their order."""
         order = np.full((len(stack), logits.shape[2]), -1)  # −1: not a class of the context
-        for i, table in enumerate(stack):
-            classes = table.member.classes
-            assert classes is not None
-            order[i, : classes.size] = classes
+        for row, table in zip(order, stack, strict=True):
+            row[: table.member.classes.size] = table.member.classes
         places = torch.from_numpy(order).to(self.device)[:, None].expand_as(logits)
         if not self.estimator.average_logits:
             logits = logits.masked_fill(places < 0, -torch.inf)

@@ -10,7 +10,6 @@ compares each with the package.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -34,7 +33,9 @@ class Rowset(NamedTuple):
     queries: np.ndarray
 
     def normalised(self, norm: str, ensemble: Mapping[str, Any]) -> Rowset:
-        """By the package's own transformers."""
+        """By the package's own transformers; "none" is left to ``standardised``."""
+        if norm == "none":
+            return self
         seed = ensemble["random_state"]
         pipeline = PreprocessingPipeline(norm, ensemble["outlier_threshold"], seed)
         pipeline.fit(self.context)
@@ -46,7 +47,7 @@ class Member(NamedTuple):
 
     norm: str
     columns: np.ndarray
-    classes: np.ndarray | None  # None: regression
+    classes: np.ndarray  # none: regression
 
 
 def ensemble_of(estimator: Any, network: TabICL) -> dict[str, Any]:
@@ -61,30 +62,14 @@ def ensemble_of(estimator: Any, network: TabICL) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=256)
-def members(n_features: int, n_classes: int, batch: int, **ensemble: Any) -> tuple[Member, ...]:
-    """The package's ensemble for a table of this size. It does not depend on the rows.
-
-    ``batch`` members share one embedding of the columns; 0: each has its own.
-    """
-    found = []
-    for norm, shuffles in Ensemble(**ensemble).shuffles(n_features, n_classes).items():
-        orders = _orders([np.array(columns) for columns, _ in shuffles], batch)
-        for order, (_, classes) in zip(orders, shuffles, strict=True):
-            found.append(Member(norm, order, None if classes is None else np.array(classes)))
-    return tuple(found)
-
-
-def _orders(shuffles: list[np.ndarray], batch: int) -> list[np.ndarray]:
-    """The orders of columns in which the network sees the members of one norm method.
-
-    Where columns do not see each other (v1), the package embeds the columns of the first member of
-    a batch. The others get theirs by moving the embeddings: to where the shuffle has them from,
-    not to where it brings them.
-    """
-    if not batch:
-        return shuffles
-    batches = np.array_split(np.stack(shuffles), math.ceil(len(shuffles) / batch))
-    return [some[0][np.argsort(order)[some[0]]] for some in batches for order in some]
+def members(n_features: int, n_classes: int, **ensemble: Any) -> tuple[Member, ...]:
+    """The package's ensemble for a table of this size. It does not depend on the rows."""
+    shuffles = Ensemble(**ensemble).shuffles(n_features, n_classes)
+    return tuple(
+        Member(norm, np.array(columns), np.array(classes or (), dtype=np.int64))
+        for norm, some in shuffles.items()
+        for columns, classes in some
+    )
 
 
 def encode(context: Rows, queries: Rows) -> Rowset | None:

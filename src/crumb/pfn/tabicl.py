@@ -54,9 +54,6 @@ class Shared:
     """Mixed into the package's estimators: takes a network that is there, and reads no file."""
 
     network_on: Callable[[str], TabICL]  # the network on a device
-    device_: torch.device
-    n_samples_in_: int
-    n_features_in_: int
 
     def _load_model(self) -> None:
         self.model_ = self.network_on(str(self.device_))
