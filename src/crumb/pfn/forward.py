@@ -77,33 +77,25 @@ def forward(
     are finite and not looked at.
     ``at_once`` is the number of tables whose cells are embedded together. Cells take the memory.
     """
-    block = block or attention_block
-    rows = represent(network, X, y_train, dtype, block, lengths, at_once)
-    return _in_context(network, rows, y_train, _keys(y_train, lengths), block)
-
-
-def represent(
-    network: TabICL,
-    X: Tensor,
-    y_train: Tensor,
-    dtype: torch.dtype = torch.float32,
-    block: Block | None = None,
-    lengths: Tensor | None = None,
-    at_once: int | None = None,
-) -> Tensor:
-    """All rows (B, n, C·E) as ``forward`` has them before they learn from each other."""
     block, size = block or attention_block, at_once or len(X)
     rows = []
     for start in range(0, len(X), size):
-        tables = slice(start, start + size)
-        keys = _keys(y_train[tables], None if lengths is None else lengths[tables])
-        cells = _columns(network, X[tables], y_train[tables], keys, dtype, block)  # (B, d, n, E)
-        rows.append(_rows(network, cells.transpose(1, 2), block))  # (B, n, C·E)
-        del cells
-    return rows[0] if len(rows) == 1 else torch.cat(rows)
+        some = slice(start, start + size)
+        keys = keys_of(y_train[some], None if lengths is None else lengths[some])
+        rows.append(represent(network, X[some], y_train[some], keys, dtype, block))
+    x = rows[0] if len(rows) == 1 else torch.cat(rows)
+    return _in_context(network, x, y_train, keys_of(y_train, lengths), block)
 
 
-def _keys(y_train: Tensor, lengths: Tensor | None) -> Keys:
+def represent(
+    network: TabICL, X: Tensor, y_train: Tensor, keys: Keys, dtype: torch.dtype, block: Block
+) -> Tensor:
+    """All rows (B, n, C·E) as ``forward`` has them before they learn from each other."""
+    cells = _columns(network, X, y_train, keys, dtype, block)  # (B, d, n, E)
+    return _rows(network, cells.transpose(1, 2), block)
+
+
+def keys_of(y_train: Tensor, lengths: Tensor | None = None) -> Keys:
     most = y_train.shape[1]
     if lengths is None:
         return Keys(most, torch.full((1, 1), math.log(max(most, 1)), device=y_train.device), None)

@@ -23,7 +23,7 @@ from torch import Tensor
 from crumb.devices import free_bytes
 from crumb.pfn.base import ContextTask, Output
 from crumb.pfn.contexts import halved
-from crumb.pfn.forward import MOST_DENSE, forward, represent, supports
+from crumb.pfn.forward import MOST_DENSE, attention_block, forward, keys_of, represent, supports
 from crumb.pfn.preprocess import Member, Rowset, Scale, encode, ensemble_of, members, standardised
 from crumb.pfn.tabicl_package import TabICL
 
@@ -153,7 +153,7 @@ class FusedPasses:
         answers = []
         for piece in pieces:
             X, y, _ = self._stacked([piece])
-            rows = represent(self.network, X, y, one.dtype)
+            rows = represent(self.network, X, y, keys_of(y), one.dtype, attention_block)
             answers.append(rows[0, piece.rows :].float().cpu().numpy())
         return np.concatenate(answers)
 

@@ -40,7 +40,6 @@ SHARED_ESTIMATORS = ("TabICLClassifier", "TabICLRegressor")  # others fine-tune 
 class Family:
     """The checkpoints that one back-end runs."""
 
-    name: str
     title: str  # what users know them by
     backend: str  # module and class
     owns: Callable[[dict[str, Any], dict[str, Any]], bool]  # a configuration and weights
@@ -53,22 +52,18 @@ class Family:
         return getattr(importlib.import_module(module), name)
 
 
-FAMILIES = (
-    Family(
-        "tabicl", "TabICL", "crumb.pfn.tabicl:TabICLBackend",
+FAMILIES = {
+    "tabicl": Family(
+        "TabICL", "crumb.pfn.tabicl:TabICLBackend",
         lambda _, weights: any(str(name).startswith("icl_predictor.") for name in weights),
         "max_classes",
     ),
-    Family(
-        "tabpfn", "TabPFN up to 2.6", "crumb.pfn.tabpfn:TabPFNBackend",
+    "tabpfn": Family(
+        "TabPFN up to 2.6", "crumb.pfn.tabpfn:TabPFNBackend",
         lambda config, _: "emsize" in config, "max_num_classes",
         folder=("TABPFN_MODEL_CACHE_DIR", "tabpfn"),
     ),
-)  # fmt: skip
-
-
-def family_named(name: str) -> Family:
-    return next(family for family in FAMILIES if family.name == name)
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -155,7 +150,7 @@ def locate(card: ModelCard) -> Path | None:
     """The file of a model on this machine: in our own folder, or in a cache of its package."""
     if card.repository is None:
         return EMBEDDED / card.file
-    theirs = family_named(card.family).folder
+    theirs = FAMILIES[card.family].folder
     for folder in (model_dir(), *([_folder(*theirs)] if theirs else [])):
         if (folder / card.file).is_file():
             return folder / card.file
@@ -252,7 +247,7 @@ def per_file(make: Callable[..., T], most: int | None = None) -> Callable[..., T
 
 def _read(path: Path) -> Checkpoint:
     """A checkpoint of any family, without running any code in the file."""
-    content, known = _content(path), " or ".join(family.title for family in FAMILIES)
+    content, known = _content(path), " or ".join(family.title for family in FAMILIES.values())
     if not isinstance(content, dict) or not {"config", "state_dict"} <= content.keys():
         raise InvalidCheckpoint(
             f"{path} is not a checkpoint of {known}: it has no 'config' and 'state_dict'."
@@ -262,11 +257,11 @@ def _read(path: Path) -> Checkpoint:
         raise InvalidCheckpoint(
             f"{path} is not a checkpoint of {known}: 'config' or 'state_dict' is no dictionary."
         )
-    for family in FAMILIES:
+    for name, family in FAMILIES.items():
         classes = config.get(family.classes, 10)
         if family.owns(config, weights) and isinstance(classes, int):
             task = "classification" if classes > 0 else "regression"
-            return Checkpoint(path, family.name, task, classes, config, weights)
+            return Checkpoint(path, name, task, classes, config, weights)
     raise InvalidCheckpoint(
         f"{path} is a checkpoint, but its network is none that CRUMB knows: {known}."
     )
@@ -327,7 +322,7 @@ def resolve_backend(model: Any, task: str, settings: BackendSettings) -> Backend
     if not isinstance(model, str) or (looks_like_path and model not in model_names()):
         return _by_checkpoint(name, name, task, None, settings)
     card = card_for(name, task)
-    family_named(card.family).load()  # a missing package is reported before a download
+    FAMILIES[card.family].load()  # a missing package is reported before a download
     path = fetch(card)
     if card.sha256 is not None and checksum(path) != card.sha256:
         raise InvalidCheckpoint(
@@ -349,7 +344,7 @@ def _by_checkpoint(
             f"{checkpoint.path} holds a network for {checkpoint.task}, but {task} was asked for; "
             f"use a checkpoint for {task}."
         )
-    return family_named(checkpoint.family).load()(name, checkpoint, window, settings)
+    return FAMILIES[checkpoint.family].load()(name, checkpoint, window, settings)
 
 
 def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:

@@ -1,8 +1,7 @@
 """The inside of tabicl 2.2: only this file imports its private modules.
 
-tabicl has no public way to give an estimator a network that is loaded already, to run a network for
-many tables, or to ask for the shuffles of its ensemble. What CRUMB takes instead, or computes in a
-way of its own that must follow the package:
+It has no public way to give an estimator a network that is loaded already, to run a network for
+many tables, or to ask for the shuffles of its ensemble. What CRUMB takes instead, or follows:
 
 - ``_model.tabicl.TabICL`` and its layers: ``forward.py`` goes through them in another way.
 - ``_model.embedding``: ``architecture.py`` has a network whose columns differ, and overrides two
