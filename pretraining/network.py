@@ -1,5 +1,5 @@
 """The architectures that are trained: tabicl's ``TabICL`` with TabICLv2's flags, small widths and
-our variants.
+our variant.
 
 They run through the same code as ``tabicl-v2``: the package's, or ``crumb.pfn.forward`` in training
 and on a GPU.
@@ -17,8 +17,19 @@ from crumb.pfn.tabicl_package import TabICL
 # tabicl divides logits by this before the softmax; trained with it, probabilities come out
 # calibrated.
 TEMPERATURE = 0.9
+# What makes a TabICL network a TabICLv2 network, widths and depths aside.
+V2_ARCHITECTURE = {
+    "col_affine": False,
+    "col_feature_group": "same",
+    "col_feature_group_size": 3,
+    "col_target_aware": True,
+    "col_ssmax": "qassmax-mlp-elementwise",
+    "icl_ssmax": "qassmax-mlp-elementwise",
+    "row_rope_base": 100_000,
+    "row_rope_interleaved": False,
+}
 _COMMON = {
-    **architecture.V2_ARCHITECTURE,
+    **V2_ARCHITECTURE,
     "ff_factor": 2,
     "dropout": 0.0,
     "activation": "gelu",
