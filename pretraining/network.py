@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from crumb.pfn import architecture
 from crumb.pfn.tabicl_package import TabICL
@@ -80,6 +81,23 @@ def build(config: dict[str, Any], seed: int = 0) -> TabICL:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return architecture.build(config).train()
+
+
+def graft(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a network of TabICL's parts for one of ours that gives the same answers.
+
+    Places and waves are there but count for nothing, until the training finds a use for them.
+    """
+    name = "col_embedder.in_linear"
+    weight = weights[f"{name}.weight"]
+    width, size = weight.shape
+    cells = architecture.Cells(size, width)
+    learnt = torch.zeros_like(cells.linear.weight)
+    learnt[:, :size] = weight
+    rest = {key: value for key, value in weights.items() if not key.startswith(f"{name}.")}
+    new = {"linear.weight": learnt, "linear.bias": weights[f"{name}.bias"]}
+    new["frequency"] = cells.frequency.data
+    return rest | {f"{name}.{part}": value for part, value in new.items()}
 
 
 def fade(network: TabICL, factor: float) -> dict[str, float]:

@@ -39,6 +39,7 @@ VARIANTS = {
     "wide": Variant(widths=WIDE),
     "fast": Variant(rate=4e-3),
     "slow": Variant(rate=1e-3),
+    "slow-ranks": Variant(parts={"ranks": True, "cells": "fourier"}, rate=1e-3),
     "half": Variant(batch=0.5),
     "double": Variant(batch=2.0),
 }
