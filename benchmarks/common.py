@@ -25,7 +25,7 @@ import torch
 from sklearn.datasets import make_blobs
 
 from crumb.files import atomic_write
-from crumb.pfn.architecture import V2_ARCHITECTURE
+from pretraining.network import V2_ARCHITECTURE
 
 Record = dict[str, Any]
 Result = TypeVar("Result")

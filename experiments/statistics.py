@@ -46,11 +46,14 @@ def goodness(rows: pd.DataFrame, metric: str | None = None) -> pd.Series:
 def score_table(
     rows: pd.DataFrame, keys: Sequence[str], metric: str | None = None, columns: str = "method"
 ) -> pd.DataFrame:
-    """Groups × methods, NaN where no run ended well. Repeated runs are averaged."""
+    """Groups × methods, NaN where no run ended well. Repeated runs are averaged.
+
+    Without runs it is empty, with the levels of its groups.
+    """
     good = ok_rows(rows)
     good = good.assign(_score=goodness(good, metric)).dropna(subset="_score")
     if good.empty:
-        return pd.DataFrame(index=pd.Index([], name="group"), dtype=float)
+        return pd.DataFrame(index=pd.MultiIndex.from_frame(good[[*keys]]), dtype=float)
     means = good.groupby([*keys, columns], dropna=False, observed=True)["_score"].mean()
     return means.unstack(columns).round(DIGITS)
 
@@ -77,8 +80,8 @@ def shared_rows(rows: pd.DataFrame, protocol: str) -> pd.DataFrame:
 
 
 def complete(scores: pd.DataFrame, methods: Sequence[str] | None = None) -> pd.DataFrame:
-    """The groups that have a score of each of these methods."""
-    return scores[list(scores.columns if methods is None else methods)].dropna()
+    """The groups that have a score of each of these methods; none if a method is not there."""
+    return scores.reindex(columns=scores.columns if methods is None else list(methods)).dropna()
 
 
 def ranks(scores: pd.DataFrame) -> pd.DataFrame:
@@ -134,7 +137,7 @@ def wilcoxon(differences: Iterable[float]) -> float:
 
 def compare(scores: pd.DataFrame, method: str, other: str, tests: int = 1) -> Comparison:
     """Wilcoxon's test on the differences of two columns, with Bonferroni's correction."""
-    pair = scores[[method, other]].dropna()
+    pair = complete(scores, [method, other])
     difference = (pair[method] - pair[other]).round(DIGITS)
     won, lost = int((difference > 0).sum()), int((difference < 0).sum())
     p = wilcoxon(difference)

@@ -34,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True)
     _add_train(verbs)
     _add_ablate(verbs)
+    _add_cool(verbs)
     _add_tables(verbs)
     return parser
 
@@ -97,6 +98,21 @@ def _add_ablate(verbs: Any) -> None:
     _common(ablate)
 
 
+def _add_cool(verbs: Any) -> None:
+    cool = verbs.add_parser(
+        "cool", help="variants, compared by what one network becomes", allow_abbrev=False
+    )
+    cool.set_defaults(work=_cool)
+    cool.add_argument("runs", nargs="+", metavar="VARIANT[/TASK][@SEED]")
+    cool.add_argument(
+        "--start", type=Path, required=True, metavar="FILE", help="the network they begin with"
+    )
+    cool.add_argument("--steps", type=int, default=2_500, help="of each (default: 2500)")
+    cool.add_argument("--tables", type=Path, help="real tables to judge by, from 'tables'")
+    cool.add_argument("--out", type=Path, required=True, metavar="FILE")
+    _common(cool)
+
+
 def _add_tables(verbs: Any) -> None:
     tables = verbs.add_parser(
         "tables", help="the development tables in one small file", allow_abbrev=False
@@ -146,11 +162,7 @@ def _train(args: argparse.Namespace) -> None:
 def _ablate(args: argparse.Namespace) -> None:
     from pretraining import ablation
 
-    unknown = [run for run in args.runs if ablation.named(run)[0] not in VARIANTS]
-    if unknown:
-        raise CrumbError(
-            f"There is no variant {', '.join(unknown)}; there are {', '.join(VARIANTS)}."
-        )
+    _check_known(args.runs)
     if args.one:
         found = ablation.one(
             args.runs[0], args.size, args.seconds, args.device, args.tables, args.lock
@@ -163,6 +175,24 @@ def _ablate(args: argparse.Namespace) -> None:
     print(ablation.table(results))
     if failed := [run for run, result in results.items() if "error" in result]:
         raise CrumbError(f"Not all runs were done; without a result: {', '.join(failed)}.")
+
+
+def _cool(args: argparse.Namespace) -> None:
+    from pretraining import cooling
+
+    _check_known(args.runs)
+    cooling.compare(
+        args.runs, args.start, args.steps, args.size, args.device, args.tables, args.out
+    )
+
+
+def _check_known(runs: list[str]) -> None:
+    from pretraining.ablation import named
+
+    if unknown := [run for run in runs if named(run)[0] not in VARIANTS]:
+        raise CrumbError(
+            f"There is no variant {', '.join(unknown)}; there are {', '.join(VARIANTS)}."
+        )
 
 
 def _tables(args: argparse.Namespace) -> None:

@@ -76,7 +76,7 @@ def _trained(training: Training, seconds: float, tables: Path | None) -> list[di
         curve.append(
             {"seconds": round(progress.seconds, 2), "step": progress.step, "loss": round(loss, 5)}
         )
-        curve[-1] |= _judged(training, tables if len(curve) == JUDGED else None)
+        curve[-1] |= judged(training, tables if len(curve) == JUDGED else None)
         losses = []
         paused += time.monotonic() - pause
         if len(curve) == JUDGED:
@@ -84,7 +84,7 @@ def _trained(training: Training, seconds: float, tables: Path | None) -> list[di
     return curve
 
 
-def _judged(training: Training, tables: Path | None) -> dict[str, Any]:
+def judged(training: Training, tables: Path | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for averaged, name in ((False, "raw"), (True, "average")):
         held_out = training.validation(averaged)

@@ -1,5 +1,5 @@
 """The architectures that are trained: tabicl's ``TabICL`` with TabICLv2's flags, small widths and
-our variants.
+our variant.
 
 They run through the same code as ``tabicl-v2``: the package's, or ``crumb.pfn.forward`` in training
 and on a GPU.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from crumb.pfn import architecture
 from crumb.pfn.tabicl_package import TabICL
@@ -17,8 +18,19 @@ from crumb.pfn.tabicl_package import TabICL
 # tabicl divides logits by this before the softmax; trained with it, probabilities come out
 # calibrated.
 TEMPERATURE = 0.9
+# What makes a TabICL network a TabICLv2 network, widths and depths aside.
+V2_ARCHITECTURE = {
+    "col_affine": False,
+    "col_feature_group": "same",
+    "col_feature_group_size": 3,
+    "col_target_aware": True,
+    "col_ssmax": "qassmax-mlp-elementwise",
+    "icl_ssmax": "qassmax-mlp-elementwise",
+    "row_rope_base": 100_000,
+    "row_rope_interleaved": False,
+}
 _COMMON = {
-    **architecture.V2_ARCHITECTURE,
+    **V2_ARCHITECTURE,
     "ff_factor": 2,
     "dropout": 0.0,
     "activation": "gelu",
@@ -69,6 +81,23 @@ def build(config: dict[str, Any], seed: int = 0) -> TabICL:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return architecture.build(config).train()
+
+
+def graft(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights of a network of TabICL's parts for one of ours that gives the same answers.
+
+    Places and waves are there but count for nothing, until the training finds a use for them.
+    """
+    name = "col_embedder.in_linear"
+    weight = weights[f"{name}.weight"]
+    width, size = weight.shape
+    cells = architecture.Cells(size, width)
+    learnt = torch.zeros_like(cells.linear.weight)
+    learnt[:, :size] = weight
+    rest = {key: value for key, value in weights.items() if not key.startswith(f"{name}.")}
+    new = {"linear.weight": learnt, "linear.bias": weights[f"{name}.bias"]}
+    new["frequency"] = cells.frequency.data
+    return rest | {f"{name}.{part}": value for part, value in new.items()}
 
 
 def fade(network: TabICL, factor: float) -> dict[str, float]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.files import atomic_write
+from pretraining.network import graft
 
 PART_BYTES = 16_000_000
 
@@ -89,17 +90,22 @@ def export(path: Path, progress: Progress, weights: dict[str, Tensor]) -> None:
 
 
 def start(path: Path, progress: Progress) -> dict[str, Tensor]:
-    """The weights of an exported network; the progress goes on from its step."""
+    """The weights of an exported network; the progress goes on from its step.
+
+    A network of TabICL's own parts can begin a run of ours: what is new to it begins at zero.
+    """
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-        config, made, weights = (content[key] for key in ("config", "training", "state_dict"))
-        same = all(made[name] == getattr(progress, name) for name in SAME)
-        fits = same and config == progress.config
+        config, weights, made = content["config"], content["state_dict"], content.get("training")
+        known = config == progress.config
+        grafted = not known and {**config, "variant": progress.config.get("variant")}
+        if grafted == progress.config:
+            weights, known = graft(weights), True
     except Exception as error:
         raise InvalidCheckpoint(f"{path} is no network that a run can start from.") from error
-    if not fits:
+    if not known:
         raise InvalidInput(f"The network in {path} is of another task, size or variant.")
-    for name in COUNTS:
+    for name in COUNTS if made else ():
         setattr(progress, name, made[name])
     progress.begun = progress.step
     return weights

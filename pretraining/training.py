@@ -84,9 +84,11 @@ class Training:
                 f"The training state in {self.folder} is incomplete: start in a new folder."
             ) from error
 
-    def cool_down(self, folder: Path, minutes: float) -> None:
-        """Branch off into another folder and end the run there, in about that many minutes at the
-        pace until now."""
+    def cool_down(
+        self, folder: Path, minutes: float | None = None, steps: int | None = None
+    ) -> None:
+        """Branch off into another folder and end the run there, in these steps or in about that
+        many minutes at the pace until now."""
         if self.progress.cooling is not None:
             raise InvalidInput(
                 "This run cools down already: resume it without asking for it again."
@@ -94,9 +96,10 @@ class Training:
         if state.load(folder) is not None:
             raise InvalidInput(f"There is a run in {folder} already: branch off into a new folder.")
         seconds = self.progress.seconds / max(self.progress.step, 1) or 0.03
+        steps = steps or max(1, round(60 * (minutes or 1.0) / seconds))
         self.folder = folder
         self.progress.parts = []  # what was saved stays with the run that goes on
-        self.progress.cooling = (self.progress.step, max(1, round(60 * minutes / seconds)))
+        self.progress.cooling = (self.progress.step, steps)
         self.curriculum = self._curriculum()
         self.save()
 

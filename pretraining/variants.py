@@ -1,5 +1,5 @@
-"""Ways to train that were compared, and the one that was chosen. A name says all that a run depends
-on but its seed."""
+"""Ways to train that can be compared, and the one that was chosen. A name says all that a run
+depends on but its seed. docs/model-card.md says what else was tried."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Any
 @dataclass(frozen=True)
 class Variant:
     widths: dict[str, int] = field(default_factory=dict)  # that differ from the size's
-    parts: dict[str, Any] = field(
-        default_factory=dict
-    )  # that differ from TabICL's (crumb.pfn.architecture)
+    parts: dict[str, Any] = field(default_factory=dict)  # that are not TabICL's
     fade: float = 1.0  # how much less each in-context block adds than the one before
     recipe: str = "everything"
     rate: float = 2e-3
@@ -35,18 +33,13 @@ WIDE = {
 VARIANTS = {
     "base": Variant(),
     "plain": Variant(recipe="plain"),
-    "fourier": Variant(parts={"cells": "fourier"}),
-    "rbf": Variant(parts={"cells": "rbf"}),
-    "ranks": Variant(parts={"ranks": True}),
     "ranks-fourier": Variant(parts={"ranks": True, "cells": "fourier"}),
-    "ranks-rbf": Variant(parts={"ranks": True, "cells": "rbf"}),
-    "registers": Variant(parts={"registers": 16}),
-    "rms": Variant(parts={"norm": "rms"}),
     "fade": Variant(fade=0.95),
     "deep": Variant(widths=DEEP),
     "wide": Variant(widths=WIDE),
     "fast": Variant(rate=4e-3),
     "slow": Variant(rate=1e-3),
+    "slow-ranks": Variant(parts={"ranks": True, "cells": "fourier"}, rate=1e-3),
     "half": Variant(batch=0.5),
     "double": Variant(batch=2.0),
 }

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from crumb.pfn.architecture import V2_ARCHITECTURE, build
+from crumb.pfn.architecture import build
+from pretraining.network import V2_ARCHITECTURE
 
 TINY = {
     "embed_dim": 16,

@@ -3,38 +3,36 @@
 A function for each protocol turns its rows into blocks; two templates write blocks down.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup, escape
 
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
-from experiments.report import ablations, comparisons, conditions, figures, paper, stage2
-from experiments.report.blocks import Block, Table
-from experiments.report.common import ENDINGS, names, what_was_run
-from experiments.report.numbers import NOTHING, code, counted, whole
+from experiments import statistics
+from experiments.report import ablations, comparisons, figures, paper
+from experiments.report.blocks import ENDINGS, Block, names, table, what_was_run
+from experiments.report.numbers import NOTHING, code, counted
 from experiments.report.results import Results, read_results
 
 SECTIONS = {
     "main": ("Main results", comparisons.main),
     "consistency": ("Consistency over models and context sizes", comparisons.consistency),
     "large": ("Large data sets and early stopping", comparisons.large),
-    "drift": ("Covariate drift", conditions.drift),
+    "drift": ("Covariate drift", comparisons.drift),
     "clusters": ("How many clusters, how many rows", ablations.clusters),
     "retrieval": ("Which rows for a cluster", ablations.retrieval),
     "factorial": ("Clustering or herding?", ablations.factorial),
-    "rff": ("Random features and batches", stage2.rff),
-    "complexity": ("Time against N and T", conditions.complexity),
+    "rff": ("Random features and batches", ablations.rff),
+    "complexity": ("Time against N and T", comparisons.complexity),
 }
 TITLE = "CRUMB: the paper's experiments, run again"
 VERSIONS = ("crumb", "python", "torch", "tabicl", "sklearn")
-SHOWN = 300  # lines of failures
+NO_SCORE = "No run ended well: there is nothing to show."
 
 
 class Section(NamedTuple):
@@ -55,39 +53,38 @@ def write_report(results: Path, out: Path) -> list[Path]:
     sections, paths = build_sections(found.rows), [out, out.with_suffix(".md")]
     for path, template in zip(paths, ("page.html", "summary.md"), strict=True):
         with atomic_write(path) as file:
-            page = _templates().get_template(template).render(sections=sections, **texts)
+            page = TEMPLATES.get_template(template).render(sections=sections, **texts)
             file.write(page.encode())
     return paths
 
 
 def build_sections(rows: pd.DataFrame) -> list[Section]:
     """The protocols that have rows, then what goes across them."""
-    sections = []
-    for protocol, (title, blocks) in SECTIONS.items():
+    found = []
+    for protocol, (title, build) in SECTIONS.items():
         part = rows[rows["protocol"] == protocol]
         if len(part):
             before = [paper.FINDINGS[protocol], *what_was_run(part, protocol)]
-            sections.append(Section(protocol, title, [*before, *blocks(part)]))
-    sections.append(Section("mmd", "MMD² and score", stage2.match_and_score(rows)))
-    sections.append(Section("failures", "Runs that failed or could not be made", failures(rows)))
+            scored = statistics.goodness(statistics.ok_rows(part)).notna().any()
+            found.append((protocol, title, [*before, *(build(part) if scored else [NO_SCORE])]))
+    found.append(("mmd", "MMD² and score", ablations.match_and_score(rows)))
+    found.append(("failures", "Runs that failed or could not be made", failures(rows)))
+    sections = [Section(name, title, list(filter(None, blocks))) for name, title, blocks in found]
     return [section for section in sections if section.blocks]
 
 
 def failures(rows: pd.DataFrame) -> list[Block]:
     """What did not end well, counted, and in its own words; nothing where all ended well."""
-    bad = rows[rows["status"] != "ok"].replace({"status": ENDINGS})
-    kinds = bad.groupby(["protocol", "status"])["dataset"].agg(["size", "nunique"]).reset_index()
-    kinds = kinds.assign(size=kinds["size"].map(whole), nunique=kinds["nunique"].map(whole))
-    keys = ["protocol", "status", "dataset", "model", "method", "message"]
-    each = bad.groupby(keys).size().rename("runs").reset_index()
-    named = {"dataset": each["dataset"].map(code), "method": each["method"].map(figures.label)}
-    each = each.assign(**named, runs=each["runs"].map(whole)).replace("", NOTHING)
-    titles = {"status": "how", "size": "runs", "nunique": "data sets"}
-    counts = Table("How many", dict(kinds.rename(columns=titles)))
-    every = dict(each[:SHOWN].rename(columns=titles))
-    listed = Table("Every one of them", every, long=len(each) > 12)
-    more = f"And {len(each) - SHOWN:,} lines more." if len(each) > SHOWN else None
-    return [counts, listed, more] if len(bad) else []
+    bad = rows[rows["status"] != "ok"]
+    if bad.empty:
+        return []
+    bad = bad.assign(how=bad["status"].map(ENDINGS), dataset=bad["dataset"].map(code),
+                     method=bad["method"].map(figures.label))  # fmt: skip
+    kinds = bad.groupby(["protocol", "how"])["dataset"].agg(["size", "nunique"]).reset_index()
+    keys = ["protocol", "how", "dataset", "model", "method", "message"]
+    each = bad.groupby(keys).size().rename("runs:0").reset_index().replace("", NOTHING)
+    counts = table("How many", kinds.rename(columns={"size": "runs:0", "nunique": "data sets:0"}))
+    return [counts, table("Every one of them", each, long=len(each) > 12)]
 
 
 def marked(text: str) -> Markup:
@@ -103,17 +100,14 @@ def as_markdown(text: str) -> str:
     return " ".join(text.replace("<", "&lt;").replace("|", "\\|").split())
 
 
-def _templates() -> Environment:
-    found = Environment(
-        loader=PackageLoader("experiments.report"),
-        autoescape=lambda name: str(name).endswith(".html"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    found.filters |= {"marked": marked, "md": as_markdown, "kind": lambda one: type(one).__name__}
-    found.globals["shapes"] = dict(zip("osv^DPX", "●■▼▲◆✚✖", strict=True))
-    return found
+TEMPLATES = Environment(
+    loader=PackageLoader("experiments.report"),
+    autoescape=select_autoescape(),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+TEMPLATES.filters |= {"marked": marked, "md": as_markdown}
 
 
 def _facts(rows: pd.DataFrame) -> list[str]:

@@ -1,10 +1,9 @@
 """Numbers as people write them."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 NOTHING = "–"
 RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -19,10 +18,9 @@ def fixed(value: float | None, digits: int = 3, sign: bool = False) -> str:
 
 
 whole = partial(fixed, digits=0)
-signed = partial(fixed, sign=True)
 
 
-def plus_minus(mean: float, error: float, digits: int = 3, sign: bool = False) -> str:
+def plus_minus(mean: float, error: float = math.nan, *, digits: int = 3, sign: bool = False) -> str:
     behind = f" ± {fixed(error, digits)}" if math.isfinite(error) and math.isfinite(mean) else ""
     return fixed(mean, digits, sign) + behind
 
@@ -70,10 +68,25 @@ def code(name: object) -> str:
     return "`" + str(name).replace("`", "'") + "`"
 
 
-def best(values: Iterable[float], texts: Iterable[str], lower: bool = False) -> Sequence[str]:
-    """The texts, those of the best value in bold if there are several values."""
-    given = list(values)
-    found = [value for value in given if math.isfinite(value)]
-    top = (min(found) if lower else max(found)) if len(found) > 1 else math.nan
-    pairs = zip(given, texts, strict=True)
-    return [f"**{text}**" if value == top else text for value, text in pairs]
+OTHERS = {"p": p_value, "s": seconds, "e": small}
+
+
+def column(values: Iterable[Any], how: str = "") -> list[str]:
+    """Text as it is; numbers with some digits (``2``, or ``+2`` with a sign), or as p, s or e.
+
+    A tuple is a mean and its error. ``<`` or ``>`` at the end sets the lowest or highest in bold.
+    """
+    pairs = [value if isinstance(value, tuple) else (value,) for value in values]
+    written = [(pair[0], _written(pair, how.rstrip("<>"))) for pair in pairs]
+    best = {"<": min, ">": max}.get(how[-1:])
+    found = [value for value, _ in written if best and math.isfinite(value)]
+    top = best(found) if best and len(found) > 1 else math.nan
+    return [f"**{text}**" if value == top else text for value, text in written]
+
+
+def _written(pair: tuple[Any, ...], how: str) -> str:
+    if isinstance(pair[0], str):
+        return pair[0]
+    if how in OTHERS:
+        return OTHERS[how](*pair)
+    return plus_minus(*pair, digits=int(how.lstrip("+") or 3), sign=how.startswith("+"))

@@ -4,32 +4,25 @@
 Tables and figures are numbered in the order in which they appear. What is only drawn is not here.
 """
 
-from __future__ import annotations
+from csv import DictReader
+from pathlib import Path
 
-from typing import NamedTuple
-
-
-class Rank(NamedTuple):
-    mean: float
-    sem: float
-    p_adjusted: str = "–"  # against CRUMB, as printed
-
-
+Rank = tuple[float, float, str]  # mean, SEM, and the adjusted p against CRUMB as printed
 # Table 1: TabICL-v2, 51 data sets, 10 seeds, n = 0.1 N. In the order of the paper.
 MAIN_RANKS = {
-    "full": Rank(2.202, 0.098, "~10⁻¹⁹"),
-    "knn": Rank(2.782, 0.107, "0.106"),
-    "crumb": Rank(2.975, 0.096),
-    "micp": Rank(3.304, 0.105, "~10⁻⁴"),
-    "uniform": Rank(3.737, 0.105, "~10⁻¹⁸"),
+    "full": (2.202, 0.098, "~10⁻¹⁹"),
+    "knn": (2.782, 0.107, "0.106"),
+    "crumb": (2.975, 0.096, "–"),
+    "micp": (3.304, 0.105, "~10⁻⁴"),
+    "uniform": (3.737, 0.105, "~10⁻¹⁸"),
 }
 # Section "Main Results", outcome: average PFN inference time.
 MAIN_PASS_SECONDS = {"crumb": 35.0, "knn": 361.0}
 # Table 2: 38 classification sets, three models, five proportions, five seeds.
 CONSISTENCY_RANKS = {
-    "crumb": Rank(1.809, 0.027),
-    "micp": Rank(2.022, 0.023, "~10⁻⁸"),
-    "uniform": Rank(2.169, 0.026, "~10⁻⁹"),
+    "crumb": (1.809, 0.027, "–"),
+    "micp": (2.022, 0.023, "~10⁻⁸"),
+    "uniform": (2.169, 0.026, "~10⁻⁹"),
 }
 # Table 3: mean and SEM of accuracy under drift, three classification sets, three models, ten seeds.
 DRIFT = {
@@ -73,38 +66,6 @@ FINDINGS = {
     "complexity": """The paper analyses how costs grow and measures none of it. Time here is
         wall-clock, mean over seeds.""",
 }
-
-
-class Scope(NamedTuple):
-    """What the paper ran; ``three`` are TabPFNv2, TabICLv1 and TabICLv2."""
-
-    place: str
-    datasets: str
-    models: str
-    seeds: str
-    pool: str
-    queries: str
-    context: str
-    clusters: str
-
-
-_SCOPES = """
-main: Table 1 | 51 of TabArena | TabICLv2 | 10 | not said | 200 | 0.1 N | 20
-consistency: Table 2, Figure 3 | 38 of TabArena (classification) | three | 5 |
- 500, 1,000, 2,000 at most | not said | 0.05, 0.1, 0.2, 0.5, 0.8 N | 20
-large: Figure 4 | 5 largest of TabArena | three | 5 | 57k to 100k | not said |
- at most 0.1 N, early stopping | 20
-drift: Table 3, Figure 5 | 4: Anneal, Amazon Employee Access, Airfoil Self Noise, Higgs | three |
- 10 | about 25,000 | 200 | min(0.1 N, 10,000) | 20
-clusters: Figure 6 | TabArena | three | 10 | not said | not said | 0.1 N | 1, 5, 10, 20, 30
-retrieval: Figures 7, 8 | TabArena | not named | 10 | 10,000 at most | not said | 500 | 20
-factorial: Figure 9 | 51 of TabArena | three | 10 | 10,000 at most | not said | 500, 1,000, 2,000 |
- 20 (B, D)
-rff: Figures 10 to 13 | 51 of TabArena | three | 10 | not said | not said | 500 | 20
-complexity: Table 5 | an analysis, nothing measured | – | – | – | – | fixed | fixed
-"""
-_LINES = (
-    _SCOPES.replace("three", "TabPFNv2, TabICLv1, TabICLv2").replace("\n ", " ").split("\n")[1:-1]
-)
-SCOPES = {line.split(":")[0]: Scope(*line.split(": ", 1)[1].split(" | ")) for line in _LINES}
-DEVICE = "A100 80 GB, 64 CPU cores"
+# What it ran: for each protocol the place in the paper and its settings.
+with Path(__file__).with_name("scopes.csv").open(encoding="utf-8") as file:
+    SCOPES = {row["protocol"]: row for row in DictReader(file, delimiter="|")}

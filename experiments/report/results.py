@@ -1,7 +1,5 @@
 """Rows of results from JSON lines into one frame with every column of the schema."""
 
-from __future__ import annotations
-
 import gzip
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +30,6 @@ class Results:
 
 def read_results(path: Path) -> Results:
     """One ``.jsonl`` or ``.jsonl.gz`` file, or all of a folder and its folders."""
-    if not path.exists():
-        raise FileNotFoundError(2, "No such file or folder", str(path))
     files = sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.gz")]) if path.is_dir() else [path]
     records = [parse_row(line) for file in files for line in _lines(file)]
     good = [record for record in records if record is not None]

@@ -66,7 +66,7 @@ def test_what_is_dropped_leaves_room():
     assert (cache.used, len(cache)) == (4, 1)
     assert cache.has_room(b"c", 4)
     assert [ask(cache, key) for key in "bab"] == [True, False, True]
-    cache.clear()
+    cache.drop()
     assert (cache.used, len(cache)) == (0, 0)
 
 

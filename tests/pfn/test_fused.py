@@ -173,7 +173,8 @@ def test_probabilities(
 ) -> None:
     path, tasks = request.getfixturevalue(checkpoint), make()
     made = backend(path, n_estimators=n_estimators, **options)
-    all_fused(made, monkeypatch)
+    if n_estimators == 1 or "v1" not in checkpoint:  # members of v1 share an embedding
+        all_fused(made, monkeypatch)
     ours = list(made.predict_contexts(iter(tasks), PROBA))
     assert_same(ours, package(path, tasks, PROBA, n_estimators=n_estimators, **options))
 
@@ -232,7 +233,8 @@ def test_options(
 ) -> None:
     path, tasks = request.getfixturevalue(checkpoint), contexts()[::2]
     made = backend(path, **options)
-    all_fused(made, monkeypatch)
+    if "n_estimators" not in options or "v1" not in checkpoint:
+        all_fused(made, monkeypatch)
     assert_same(list(made.predict_contexts(tasks, PROBA)), package(path, tasks, PROBA, **options))
 
 
@@ -409,7 +411,7 @@ def test_queries_in_pieces(
         for seed, size in enumerate((95, 3, 25, 200))
     ]
     made = backend(tabicl_classifier, n_estimators=2)
-    cells = Footprint.of(TabICL(**{"max_classes": 10, **TINY, **V2}), 4, 4).cells
+    cells = Footprint.of(TabICL(**{"max_classes": 10, **TINY, **V2}), 4, torch.float32).cells
     made.settings = replace(made.settings, stack_bytes=cells * 72)
     assert_same(
         list(made.predict_contexts(tasks, PROBA)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from small_tables import frame
 from tabicl._sklearn.preprocessing import EnsembleGenerator, TransformToNumerical
 
-from crumb.pfn.preprocess import Member, Recipe, Rowset, Scale, encode, members, standardised
+from crumb.pfn.preprocess import Member, Rowset, Scale, encode, members, standardised
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The following categorical columns",
@@ -23,27 +24,17 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-def recipe(classification: bool = True, n_estimators: int = 1, **more: object) -> Recipe:
-    usual = {
+def ensemble(classification: bool = True, n_estimators: int = 1, **more: Any) -> dict[str, Any]:
+    return {
+        "classification": classification,
+        "n_estimators": n_estimators,
         "norm_methods": ("none", "power"),
         "feat_shuffle_method": "latin",
         "class_shuffle_method": "shift",
         "outlier_threshold": 4.0,
         "random_state": 0,
+        **more,
     }
-    return Recipe(classification, n_estimators, **{**usual, **more})  # type: ignore[arg-type]
-
-
-def generator(recipe: Recipe) -> EnsembleGenerator:
-    return EnsembleGenerator(
-        classification=recipe.classification,
-        n_estimators=recipe.n_estimators,
-        norm_methods=list(recipe.norm_methods),
-        feat_shuffle_method=recipe.feat_shuffle_method,
-        class_shuffle_method=recipe.class_shuffle_method,
-        outlier_threshold=recipe.outlier_threshold,
-        random_state=recipe.random_state,
-    )
 
 
 def awkward(rows: int, seed: int) -> np.ndarray:
@@ -79,7 +70,7 @@ def test_standardised_equals_the_package(rows: int, threshold: float) -> None:
     X, queries = awkward(rows, 1), awkward(25, 2)
     encoded = encode(X, queries)
     assert encoded is not None
-    theirs = generator(recipe(norm_methods=("none",), outlier_threshold=threshold))
+    theirs = EnsembleGenerator(**ensemble(norm_methods=("none",), outlier_threshold=threshold))
     numbers, asked = packages_numbers(X, queries)
     (expected, _), *_ = theirs.fit(numbers, np.arange(rows) % 2).transform(asked).values()
     stack = torch.from_numpy(np.concatenate(encoded))[None]
@@ -127,7 +118,8 @@ def test_frames_are_encoded_as_by_the_package() -> None:
 def compare_encoding(X: np.ndarray | pd.DataFrame, queries: np.ndarray | pd.DataFrame) -> None:
     encoded = encode(X, queries)
     numbers, asked = packages_numbers(X, queries)
-    theirs = generator(recipe(norm_methods=("none",))).fit(numbers, np.arange(len(X)) % 2)
+    theirs = EnsembleGenerator(**ensemble(norm_methods=("none",)))
+    theirs.fit(numbers, np.arange(len(X)) % 2)
     assert encoded is not None
     assert encoded.context.dtype == encoded.queries.dtype == np.float64
     np.testing.assert_array_equal(encoded.context, theirs.X_)
@@ -168,51 +160,44 @@ def test_members_are_those_of_the_package(n_estimators: int, classification: boo
     for columns, classes, shuffle, seed in product(
         (1, 2, 5, 12), (1, 2, 4), ("latin", "random", "shift"), (0, 7)
     ):
-        one = recipe(
+        one = ensemble(
             classification,
             n_estimators,
+            norm_methods=("none", "robust"),  # shuffles do not depend on it; it is quick to fit
             feat_shuffle_method=shuffle,
             class_shuffle_method=shuffle,
             random_state=seed,
         )
         X, y = rng.normal(size=(20, columns)), np.arange(20) % classes
-        theirs = generator(one)
-        theirs.norm_methods = [
-            "none",
-            "robust",
-        ]  # the shuffles do not depend on it, and it is quick to fit
-        theirs.fit(X, y)
+        theirs = EnsembleGenerator(**one).fit(X, y)
         expected = [
             (norm, list(columns), classes and list(classes))
             for norm, shuffles in theirs.ensemble_configs_.items()
             for columns, classes in shuffles
         ]
-        ours = members(
-            Recipe(**{**vars(one), "norm_methods": ("none", "robust")}), columns, classes
-        )
+        ours = members(columns, classes, **one)
         assert [as_lists(member) for member in ours] == expected
 
 
 def as_lists(member: Member) -> tuple[str, list[int], list[int] | None]:
-    return (
-        member.norm,
-        member.columns.tolist(),
-        None if member.classes is None else member.classes.tolist(),
-    )
+    return member.norm, member.columns.tolist(), member.classes.tolist() or None
 
 
 def test_one_member_is_not_normalised_further() -> None:
     """What is done in a batch is what one member gets."""
-    assert as_lists(members(recipe(), 3, 2)[0]) == ("none", [0, 1, 2], [0, 1])
+    assert as_lists(members(3, 2, **ensemble())[0]) == ("none", [0, 1, 2], [0, 1])
 
 
 @pytest.mark.parametrize("norm", ["power", "quantile", "quantile_rtdl", "robust"])
 def test_other_normalisations_are_the_packages(norm: str) -> None:
     rng = np.random.default_rng(0)
     rows = Rowset(rng.normal(size=(60, 3)) ** 3, rng.normal(size=(9, 3)) ** 3)
-    one = recipe(norm_methods=(norm,))
+    one = ensemble(norm_methods=(norm,))
     (expected, _), *_ = (
-        generator(one).fit(rows.context, np.arange(60) % 2).transform(rows.queries).values()
+        EnsembleGenerator(**one)
+        .fit(rows.context, np.arange(60) % 2)
+        .transform(rows.queries)
+        .values()
     )
     ours = np.concatenate(rows.normalised(norm, one))
     np.testing.assert_allclose(

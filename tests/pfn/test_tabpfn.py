@@ -22,9 +22,9 @@ from tabpfn import TabPFNClassifier, TabPFNRegressor
 from tabpfn.architectures.tabpfn_v2 import TabPFNV2
 from tabpfn.checkpoint import save_as_safetensors
 
-import crumb.pfn as backends
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
+from crumb.pfn import models
 
 # What the packages say about a column of the tables used here, from any caller.
 pytestmark = pytest.mark.filterwarnings(
@@ -307,6 +307,6 @@ def test_package_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Said before anything is downloaded."""
     monkeypatch.setitem(sys.modules, "tabpfn", None)
     monkeypatch.delitem(sys.modules, "crumb.pfn.tabpfn")
-    monkeypatch.setattr(backends.models, "fetch", lambda card: pytest.fail("fetched"))
+    monkeypatch.setattr(models, "fetch", lambda card: pytest.fail("fetched"))
     with pytest.raises(BackendUnavailable, match="pip install 'crumb-pfn"):
         CrumbClassifier(model="tabpfn-v2").fit(numbers(20, 1), classes(20, 2))

@@ -5,22 +5,20 @@ from __future__ import annotations
 import inspect
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from crumb.errors import InvalidInput
 from crumb.machine import said_once, torch_threads
-from crumb.pfn.models import Checkpoint, card_for, file_key, locate, model_names
+from crumb.pfn.models import Checkpoint, card_for, locate, model_names
 
 if TYPE_CHECKING:
     from crumb.table.encoder import Rows
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -120,21 +118,6 @@ class Backend(ABC):
 
 # The packages keep the state of a pass inside the network, so it does one pass at a time.
 _pass = threading.Lock()
-
-
-class Shared(Generic[T]):
-    """Makes something from a checkpoint once per process and setting, then hands it out again."""
-
-    def __init__(self, make: Callable[..., T]):
-        self._make, self._lock = make, threading.Lock()
-        self._made: dict[tuple[Any, ...], T] = {}
-
-    def __call__(self, path: Path, *setting: str) -> T:
-        key = (*file_key(path), *setting)
-        with self._lock:
-            if key not in self._made:
-                self._made[key] = self._make(path, *setting)
-            return self._made[key]
 
 
 class NetworkBackend(Backend):

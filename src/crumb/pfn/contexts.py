@@ -8,10 +8,10 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-import pandas as pd
 import torch
 
 from crumb.table.encoder import Rows
+from crumb.table.row import take
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -75,11 +75,9 @@ def pieces(rows: Rows, size: int, multiple: int = 1) -> list[Rows]:
     """
     found = []
     for start in range(0, len(rows), size):
-        stop = min(start + size, len(rows))
-        index: slice | np.ndarray = slice(start, stop)
-        if filling := -(stop - start) % multiple:
-            index = np.minimum(np.arange(start, stop + filling), stop - 1)
-        found.append(rows.iloc[index] if isinstance(rows, pd.DataFrame) else rows[index])
+        count = min(size, len(rows) - start)
+        index = np.arange(start, start + count + -count % multiple)
+        found.append(take(rows, np.minimum(index, len(rows) - 1)))
     return found
 
 
@@ -129,17 +127,12 @@ class ContextCache(Generic[T]):
         if len(self._asked) > MOST_KEYS:
             self._asked = {other: self._asked[other] for other in self._kept}
 
-    def drop(self, keys: Iterable[bytes]) -> None:
-        """Forget what will not be asked for again."""
+    def drop(self, keys: Iterable[bytes] | None = None) -> None:
+        """Forget what will not be asked for again: these keys, or all."""
         with self._lock:
-            for key in keys:
+            for key in list(self._kept) if keys is None else keys:
                 self.used -= self._kept.pop(key, (None, 0))[1]
                 self._asked.pop(key, None)
-
-    def clear(self) -> None:
-        with self._lock:
-            self._kept.clear()
-            self.used = 0
 
     def keys(self) -> set[bytes]:
         with self._lock:

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from crumb.pfn.architecture import Cells, RankedColumns, RegisteredEncoder, places, quantiles
+from crumb.pfn.architecture import RankedColumns, places, quantiles
 from crumb.pfn.tabicl_package import MultiheadAttention, MultiheadAttentionBlock, QASSMaxMLP, TabICL
 
 Block = Callable[..., Tensor]
@@ -35,11 +35,6 @@ class Keys(NamedTuple):
     log: Tensor  # (1, 1) or (B, 1): logarithm of how many there are, which sharpens the attention
     # (B, 1, 1, most): true where a row is there. None: everywhere, which has faster kernels.
     mask: Tensor | None
-
-    def after(self, registers: int) -> Keys:
-        """The same with learnt rows before them."""
-        mask = None if self.mask is None else F.pad(self.mask, (registers, 0), value=True)
-        return Keys(self.most + registers, torch.log(self.log.exp() + registers), mask)
 
     def repeated(self, times: int) -> Keys:
         """The same for each of the ``times`` columns of a table."""
@@ -82,33 +77,25 @@ def forward(
     are finite and not looked at.
     ``at_once`` is the number of tables whose cells are embedded together. Cells take the memory.
     """
-    block = block or attention_block
-    rows = represent(network, X, y_train, dtype, block, lengths, at_once)
-    return _in_context(network, rows, y_train, _keys(y_train, lengths), block)
-
-
-def represent(
-    network: TabICL,
-    X: Tensor,
-    y_train: Tensor,
-    dtype: torch.dtype = torch.float32,
-    block: Block | None = None,
-    lengths: Tensor | None = None,
-    at_once: int | None = None,
-) -> Tensor:
-    """All rows (B, n, C·E) as ``forward`` has them before they learn from each other."""
     block, size = block or attention_block, at_once or len(X)
     rows = []
     for start in range(0, len(X), size):
-        tables = slice(start, start + size)
-        keys = _keys(y_train[tables], None if lengths is None else lengths[tables])
-        cells = _columns(network, X[tables], y_train[tables], keys, dtype, block)  # (B, d, n, E)
-        rows.append(_rows(network, cells.transpose(1, 2), block))  # (B, n, C·E)
-        del cells
-    return rows[0] if len(rows) == 1 else torch.cat(rows)
+        some = slice(start, start + size)
+        keys = keys_of(y_train[some], None if lengths is None else lengths[some])
+        rows.append(represent(network, X[some], y_train[some], keys, dtype, block))
+    x = rows[0] if len(rows) == 1 else torch.cat(rows)
+    return _in_context(network, x, y_train, keys_of(y_train, lengths), block)
 
 
-def _keys(y_train: Tensor, lengths: Tensor | None) -> Keys:
+def represent(
+    network: TabICL, X: Tensor, y_train: Tensor, keys: Keys, dtype: torch.dtype, block: Block
+) -> Tensor:
+    """All rows (B, n, C·E) as ``forward`` has them before they learn from each other."""
+    cells = _columns(network, X, y_train, keys, dtype, block)  # (B, d, n, E)
+    return _rows(network, cells.transpose(1, 2), block)
+
+
+def keys_of(y_train: Tensor, lengths: Tensor | None = None) -> Keys:
     most = y_train.shape[1]
     if lengths is None:
         return Keys(most, torch.full((1, 1), math.log(max(most, 1)), device=y_train.device), None)
@@ -166,13 +153,11 @@ def _columns(
 def _cells(column: Any, X: Tensor, groups: Tensor, keys: Keys) -> Tensor:
     """The input layer, without tabicl's questions about its placeholder columns."""
     layer = column.in_linear
-    if isinstance(column, RankedColumns):
-        lengths = None if keys.mask is None else keys.mask.sum(-1)  # (B, 1, 1)
-        place = places(X.mT, quantiles(X[:, : keys.most].mT, lengths))
-        groups = torch.cat([groups, _groups(column, place)], dim=-1)
-    if isinstance(layer, Cells):
-        return layer.embed(groups)
-    return F.linear(groups, layer.weight, layer.bias)
+    if not isinstance(column, RankedColumns):
+        return F.linear(groups, layer.weight, layer.bias)
+    lengths = None if keys.mask is None else keys.mask.sum(-1)  # (B, 1, 1)
+    place = places(X.mT, quantiles(X[:, : keys.most].mT, lengths))
+    return layer.embed(torch.cat([groups, _groups(column, place)], dim=-1))
 
 
 def _groups(column: Any, X: Tensor) -> Tensor:
@@ -203,8 +188,6 @@ def _in_context(network: TabICL, rows: Tensor, y_train: Tensor, keys: Keys, bloc
     # float16 ends at 65,504, so what the blocks add up stays in float32, as it does in tabicl.
     stream = torch.float32 if dtype == torch.float16 else dtype
     x = (rows + F.pad(labels, (0, 0, 0, rows.shape[1] - keys.most))).to(stream)
-    if isinstance(icl.tf_icl, RegisteredEncoder):
-        x, keys = icl.tf_icl.beside(x), keys.after(len(icl.tf_icl.registers))
     layers = list(icl.tf_icl.blocks)
     for layer in layers[:-1]:
         x = block(layer, x, keys=keys, dtype=dtype)
@@ -283,9 +266,7 @@ def _rotate(x: Tensor, rotation: Tensor, interleaved: bool) -> Tensor:
     return x * cos + torch.cat([-second, first], dim=-1) * sin
 
 
-def _norm(norm: torch.nn.LayerNorm | torch.nn.RMSNorm, x: Tensor) -> Tensor:
-    if isinstance(norm, torch.nn.RMSNorm):
-        return F.rms_norm(x, norm.normalized_shape, norm.weight.to(x.dtype), norm.eps)
+def _norm(norm: torch.nn.LayerNorm, x: Tensor) -> Tensor:
     bias = None if norm.bias is None else norm.bias.to(x.dtype)
     return F.layer_norm(x, norm.normalized_shape, norm.weight.to(x.dtype), bias, norm.eps)
 

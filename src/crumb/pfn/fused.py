@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
@@ -22,8 +23,8 @@ from torch import Tensor
 from crumb.machine import free_bytes
 from crumb.pfn.base import ContextTask, Output
 from crumb.pfn.contexts import halved
-from crumb.pfn.forward import MOST_DENSE, forward, represent, supports
-from crumb.pfn.preprocess import Member, Recipe, Rowset, Scale, encode, members, standardised
+from crumb.pfn.forward import MOST_DENSE, attention_block, forward, keys_of, represent, supports
+from crumb.pfn.preprocess import Member, Rowset, Scale, encode, ensemble_of, members, standardised
 from crumb.pfn.tabicl_package import TabICL
 
 HELD_BYTES = 1 << 30  # of the tasks that are held at a time
@@ -41,31 +42,30 @@ LEVELS = tuple(i / 10 for i in range(1, 10))  # the quantiles that the package g
 class Prepared:
     """A task as the network will see it, and what it has answered so far."""
 
-    rows: Rowset
+    numbers: dict[str, Rowset]  # for each norm method of its members
     y: np.ndarray  # class codes, or scaled targets
     members: tuple[Member, ...]
     scale: Scale | None  # None: classification
     dtype: torch.dtype  # the precision in which the package would run it
     sum: np.ndarray | None = None  # of the answers of the members
     refused: bool = False  # too large for the device
-    _normalised: dict[str, Rowset] = field(default_factory=dict)
 
-    def numbers(self, norm: str, recipe: Recipe) -> Rowset:
-        """Ready for the network, or for ``standardised`` if the norm is "none"."""
-        if norm == "none":
-            return self.rows
-        if norm not in self._normalised:
-            self._normalised[norm] = self.rows.normalised(norm, recipe)
-        return self._normalised[norm]
+    @property
+    def columns(self) -> int:
+        return self.members[0].columns.size
+
+    @property
+    def queries(self) -> int:
+        return len(self.numbers[self.members[0].norm].queries)
 
     def add(self, start: int, answer: np.ndarray) -> None:
         """A member's answer to the queries from ``start`` on."""
         if self.scale is not None:
             answer = self.scale.unscaled(answer)
-        elif self.members[0].classes is not None:  # a network has more classes than a context
+        else:  # a network has more classes than a context
             answer = answer[:, : self.members[0].classes.size]
         if self.sum is None:
-            self.sum = np.zeros((len(self.rows.queries), *answer.shape[1:]), dtype=np.float32)
+            self.sum = np.zeros((self.queries, *answer.shape[1:]), dtype=np.float32)
         self.sum[start : start + len(answer)] += answer
 
 
@@ -100,12 +100,13 @@ class Footprint:
     query: int  # more for a query: its quantiles, sorted and interpolated
 
     @classmethod
-    def of(cls, network: TabICL, columns: int, size: int) -> Footprint:
+    def of(cls, network: TabICL, columns: int, dtype: torch.dtype) -> Footprint:
         tokens = columns + network.row_num_cls
         dense = 2 * network.row_nhead * tokens if tokens <= MOST_DENSE else 0  # attention weights
         width = network.embed_dim * network.row_num_cls
         quantiles = 0 if network.max_classes else 32 * network.num_quantiles
-        return cls(size * tokens * (12 * network.embed_dim + dense), 4 * 18 * width, quantiles)
+        cells = dtype.itemsize * tokens * (12 * network.embed_dim + dense)
+        return cls(cells, 4 * 18 * width, quantiles)
 
     def stack(self, tables: int, rows: int, queries: int) -> int:
         return tables * (self.row * (rows + queries) + self.query * queries)
@@ -119,30 +120,30 @@ class FusedPasses:
     ):
         self.network, self.estimator, self.output, self.device = network, estimator, output, device
         self.most_bytes = most_bytes
-        self.recipe = Recipe.of(estimator, network)
+        self.ensemble = ensemble_of(estimator, network)
 
     def __call__(self, tasks: Sequence[ContextTask]) -> list[np.ndarray | None]:
         """An answer for each task; None where the package should give it."""
+        if self.estimator.n_estimators > 1 and not self.network.col_feature_group:
+            return [None] * len(tasks)  # members of v1 share one embedding of the columns
         budget = self._budget()
         prepared = [self._prepared(task) for task in tasks]
         groups: dict[tuple[int, torch.dtype], list[Table]] = {}
         for one in prepared:
             if one is not None:
-                group = groups.setdefault((one.rows.context.shape[1], one.dtype), [])
-                group += self._tables(one, budget)
+                groups.setdefault((one.columns, one.dtype), []).extend(self._tables(one, budget))
         for (columns, dtype), tables in groups.items():
-            for stack in stacks(tables, self._footprint(columns, dtype), budget):
+            for stack in stacks(tables, Footprint.of(self.network, columns, dtype), budget):
                 self._run(stack, budget)
         return [None if one is None or one.refused else self._answer(one) for one in prepared]
 
     @torch.no_grad()
     def embed(self, task: ContextTask) -> np.ndarray:
         """The queries (q, C·E) before rows learn from each other, as the first member sees them."""
-        one = self._prepared(task)
+        one = self._prepared(task, most_members=1)
         if one is None:  # nothing that the network could read
             width = self.network.embed_dim * self.network.row_num_cls
             return np.zeros((len(task.queries), width), dtype=np.float32)
-        one.members = one.members[:1]
         pieces = self._tables(one, self._budget())
         if one.refused:
             raise MemoryError(
@@ -152,34 +153,34 @@ class FusedPasses:
         answers = []
         for piece in pieces:
             X, y, _ = self._stacked([piece])
-            rows = represent(self.network, X, y, one.dtype)
+            rows = represent(self.network, X, y, keys_of(y), one.dtype, attention_block)
             answers.append(rows[0, piece.rows :].float().cpu().numpy())
         return np.concatenate(answers)
 
     def _budget(self) -> int:
         return min(self.most_bytes, free_bytes(str(self.device)))
 
-    def _prepared(self, task: ContextTask) -> Prepared | None:
-        classes = int(task.y.max()) + 1 if self.recipe.classification else 0
+    def _prepared(self, task: ContextTask, most_members: int | None = None) -> Prepared | None:
+        classify = self.network.max_classes > 0
+        classes = int(task.y.max()) + 1 if classify else 0
         if classes > self.network.max_classes or not len(task.queries):
             return None
         if (rows := encode(task.X, task.queries)) is None:
             return None
-        scale = None if self.recipe.classification else Scale.of(task.y)
+        scale = None if classify else Scale.of(task.y)
         y = task.y.astype(np.int64) if scale is None else scale.scaled(task.y)
-        ensemble = members(self.recipe, rows.context.shape[1], classes)
+        ensemble = members(rows.context.shape[1], classes, **self.ensemble)[:most_members]
+        norms = {member.norm for member in ensemble}
+        numbers = {norm: rows.normalised(norm, self.ensemble) for norm in norms}
         half = self.estimator.in_half_precision(self.device, task.X.shape)
         dtype = torch.get_autocast_dtype(self.device.type) if half else torch.float32
-        return Prepared(rows, y, ensemble, scale, dtype)
-
-    def _footprint(self, columns: int, dtype: torch.dtype) -> Footprint:
-        return Footprint.of(self.network, columns, dtype.itemsize)
+        return Prepared(numbers, y, ensemble, scale, dtype)
 
     def _tables(self, one: Prepared, budget: int) -> list[Table]:
         """All members of a task, its queries in pieces that fit; none if too few would fit."""
-        footprint = self._footprint(one.rows.context.shape[1], one.dtype)
+        footprint = Footprint.of(self.network, one.columns, one.dtype)
         most = min(budget // footprint.cells, budget // (footprint.row + footprint.query))
-        most, queries = min(MOST_ROWS, most) - len(one.y), len(one.rows.queries)
+        most, queries = min(MOST_ROWS, most) - len(one.y), one.queries
         one.refused = most < min(queries, LEAST_QUERIES)
         if one.refused:
             return []
@@ -189,32 +190,29 @@ class FusedPasses:
     def _run(self, stack: list[Table], budget: int) -> None:
         """One pass, or several smaller ones where memory does not suffice after all."""
         each = budget // len(stack)
-        halved(
+        answers = halved(
             stack,
-            run=lambda some: self._answered(some, each * len(some)),
-            alone=lambda table: self._answered_or_refused(table, each),
+            run=lambda some: list(self._pass(some, each * len(some))),
+            alone=lambda table: self._alone(table, each),
         )
+        for table, answer in zip(stack, answers, strict=True):
+            if answer is None:
+                table.task.refused = True
+            else:
+                table.task.add(table.start, answer[: table.queries])
 
-    def _answered_or_refused(self, table: Table, budget: int) -> None:
-        try:
-            self._answered([table], budget)
-        except torch.OutOfMemoryError:
-            table.task.refused = True
-
-    def _answered(self, stack: list[Table], budget: int) -> list[None]:
-        left = [table for table in stack if not table.task.refused]
-        answers = self._pass(left, budget) if left else ()
-        for table, answer in zip(left, answers, strict=True):
-            table.task.add(table.start, answer[: table.queries])
-        return [None] * len(stack)
+    def _alone(self, table: Table, budget: int) -> np.ndarray | None:
+        with suppress(torch.OutOfMemoryError):
+            return self._pass([table], budget)[0]
+        return None
 
     @torch.no_grad()
     def _pass(self, stack: list[Table], budget: int) -> np.ndarray:
         (X, y, lengths), dtype = self._stacked(stack), stack[0].task.dtype
-        cells = self._footprint(X.shape[2], dtype).cells * X.shape[1]
+        cells = Footprint.of(self.network, X.shape[2], dtype).cells * X.shape[1]
         at_once = max(1, min(budget // cells, MOST_ROWS // max(X.shape[1:])))
         raw = forward(self.network, X, y, dtype, lengths=lengths, at_once=at_once)
-        classify = self.recipe.classification
+        classify = self.network.max_classes > 0
         answers = self._probabilities(raw, stack) if classify else self._statistics(raw)
         return answers.float().cpu().numpy()
 
@@ -228,7 +226,7 @@ class FusedPasses:
         y = np.zeros((len(stack), most), dtype=np.float32)
         for i, table in enumerate(stack):
             classes, labels = table.member.classes, table.task.y
-            y[i, : table.rows] = labels if classes is None else classes[labels]
+            y[i, : table.rows] = classes[labels] if classes.size else labels
         alike = all(table.rows == most for table in stack)
         X = self._numbers(stack, most, asked)
         return X, torch.from_numpy(y).to(self.device), None if alike else sizes
@@ -240,13 +238,13 @@ class FusedPasses:
         plain = sum(table.member.norm == "none" for table in kinds)
         rows = np.zeros((len(kinds), most + asked, stack[0].member.columns.size))
         for i, table in enumerate(kinds):
-            numbers = table.task.numbers(table.member.norm, self.recipe)
+            numbers = table.task.numbers[table.member.norm]
             rows[i, : table.rows] = numbers.context
             rows[i, most : most + table.queries] = numbers.queries[table.start : table.stop]
         at = torch.device("cpu") if self.device.type == "mps" else self.device  # mps has no float64
         X = torch.from_numpy(rows).to(at)
         sizes = torch.tensor([table.rows for table in kinds[:plain]], device=at)
-        ready = standardised(X[:plain], most, sizes, self.recipe.outlier_threshold)
+        ready = standardised(X[:plain], most, sizes, self.estimator.outlier_threshold)
         X = torch.cat([ready, X[plain:].float()]).to(self.device)
         place = {table.view: i for i, table in enumerate(kinds)}
         view = torch.tensor([place[table.view] for table in stack], device=self.device)
@@ -257,10 +255,8 @@ class FusedPasses:
     def _probabilities(self, logits: Tensor, stack: list[Table]) -> Tensor:
         """Logits (or probabilities, if these are averaged), classes back in their order."""
         order = np.full((len(stack), logits.shape[2]), -1)  # −1: not a class of the context
-        for i, table in enumerate(stack):
-            classes = table.member.classes
-            assert classes is not None
-            order[i, : classes.size] = classes
+        for row, table in zip(order, stack, strict=True):
+            row[: table.member.classes.size] = table.member.classes
         places = torch.from_numpy(order).to(self.device)[:, None].expand_as(logits)
         if not self.estimator.average_logits:
             logits = logits.masked_fill(places < 0, -torch.inf)

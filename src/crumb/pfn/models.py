@@ -1,4 +1,4 @@
-"""Models: which there are, where the file of one is, and whether that file is sound.
+"""Models: which there are, where the file of one is, whether it is sound, and what runs it.
 
 A family of checkpoints is one line of ``FAMILIES`` and one file with its back-end; a named model is
 one of ``CARDS``. Nothing here imports torch or a package of models before a file is opened, so
@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -27,24 +27,23 @@ from crumb.errors import InvalidCheckpoint, InvalidInput, WeightsMissing
 from crumb.machine import quiet
 
 if TYPE_CHECKING:
-    from crumb.pfn.base import NetworkBackend
+    from crumb.pfn.base import Backend, BackendSettings, NetworkBackend
 
+T = TypeVar("T")
 PROBE_SECONDS = 1.5  # how long an unreachable hub may keep a user waiting
 EMBEDDED = Path(__file__).parent / "embedded"
-
-
-# Configuration, weights, and the number of classes as the file has it; 0 or less: regression.
-Contents: TypeAlias = tuple[dict[str, Any], dict[str, Any], Any]
+ENDINGS = (".ckpt", ".safetensors", ".pt", ".pth")
+SHARED_ESTIMATORS = ("TabICLClassifier", "TabICLRegressor")  # others fine-tune weights of their own
 
 
 @dataclass(frozen=True)
 class Family:
     """The checkpoints that one back-end runs."""
 
-    name: str
     title: str  # what users know them by
     backend: str  # module and class
-    read: Callable[[Any], Contents | None]  # an opened file; None: of another family
+    owns: Callable[[dict[str, Any], dict[str, Any]], bool]  # a configuration and weights
+    classes: str  # where the configuration has their number; 0 or less: regression
     folder: tuple[str, str] | None = None  # variable, else folder of the cache, with its weights
 
     def load(self) -> type[NetworkBackend]:
@@ -53,41 +52,18 @@ class Family:
         return getattr(importlib.import_module(module), name)
 
 
-def _read_tabicl(content: Any) -> Contents | None:
-    config, weights = _usual_format(content)
-    if any(str(name).startswith("icl_predictor.") for name in weights):
-        return config, weights, config.get("max_classes", 10)
-    return None
-
-
-def _read_tabpfn(content: Any) -> Contents | None:
-    config, weights = _usual_format(content)
-    if "emsize" in config:
-        return config, weights, config.get("max_num_classes", 10)
-    return None
-
-
-def _usual_format(content: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Of a file in the usual format; empty where the format is another one."""
-    if isinstance(content, dict):
-        config, weights = (content.get(key) for key in USUAL_FORMAT)
-        if isinstance(config, dict) and isinstance(weights, dict):
-            return config, weights
-    return {}, {}
-
-
-USUAL_FORMAT = ("config", "state_dict")
-FAMILIES = (
-    Family("tabicl", "TabICL", "crumb.pfn.tabicl:TabICLBackend", _read_tabicl),
-    Family(
-        "tabpfn", "TabPFN up to 2.6", "crumb.pfn.tabpfn:TabPFNBackend", _read_tabpfn,
+FAMILIES = {
+    "tabicl": Family(
+        "TabICL", "crumb.pfn.tabicl:TabICLBackend",
+        lambda _, weights: any(str(name).startswith("icl_predictor.") for name in weights),
+        "max_classes",
+    ),
+    "tabpfn": Family(
+        "TabPFN up to 2.6", "crumb.pfn.tabpfn:TabPFNBackend",
+        lambda config, _: "emsize" in config, "max_num_classes",
         folder=("TABPFN_MODEL_CACHE_DIR", "tabpfn"),
     ),
-)  # fmt: skip
-
-
-def family_named(name: str) -> Family:
-    return next(family for family in FAMILIES if family.name == name)
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -174,7 +150,7 @@ def locate(card: ModelCard) -> Path | None:
     """The file of a model on this machine: in our own folder, or in a cache of its package."""
     if card.repository is None:
         return EMBEDDED / card.file
-    theirs = family_named(card.family).folder
+    theirs = FAMILIES[card.family].folder
     for folder in (model_dir(), *([_folder(*theirs)] if theirs else [])):
         if (folder / card.file).is_file():
             return folder / card.file
@@ -246,86 +222,154 @@ class Checkpoint:
     state_dict: dict[str, Any]
 
 
-def file_key(path: str | os.PathLike[str]) -> tuple[Path, int, int]:
-    """Path, time of change and size: a file that was replaced is another file."""
-    # Links are not followed: the files of the hub's cache that they lead to have no ending.
-    path = Path(path).expanduser().absolute()
-    if not path.is_file():
-        raise InvalidCheckpoint(f"There is no checkpoint file at {path}.")
-    stat = path.stat()
-    return path, stat.st_mtime_ns, stat.st_size
+def per_file(make: Callable[..., T], most: int | None = None) -> Callable[..., T]:
+    """``make(path, *settings)`` once in a process; the last ``most`` answers are kept.
+
+    A file that was replaced, by its time of change and its size, is another file.
+    """
+    lock = threading.Lock()
+
+    @lru_cache(most)
+    def made(path: Path, _version: tuple[int, int], *settings: str) -> T:
+        return make(path, *settings)
+
+    def get(path: str | os.PathLike[str], *settings: str) -> T:
+        # Links are not followed: the files of the hub's cache that they lead to have no ending.
+        path = Path(path).expanduser().absolute()
+        if not path.is_file():
+            raise InvalidCheckpoint(f"There is no checkpoint file at {path}.")
+        stat = path.stat()
+        with lock:
+            return made(path, (stat.st_mtime_ns, stat.st_size), *settings)
+
+    return get
 
 
-def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
-    """Read a checkpoint of any family, without running any code in the file."""
-    return _read(*file_key(path))
-
-
-def checksum(path: Path) -> str:
-    """SHA-256 of a file."""
-    digest = hashlib.sha256()
-    with file_key(path)[0].open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-@lru_cache(maxsize=2)
-def _read(path: Path, _modified: int, _size: int) -> Checkpoint:
-    content = _safetensors(path) if path.suffix == ".safetensors" else _torch_file(path)
-    for family in FAMILIES:
-        config, weights, classes = family.read(content) or ({}, {}, None)
-        if isinstance(classes, int):
+def _read(path: Path) -> Checkpoint:
+    """A checkpoint of any family, without running any code in the file."""
+    content, known = _content(path), " or ".join(family.title for family in FAMILIES.values())
+    if not isinstance(content, dict) or not {"config", "state_dict"} <= content.keys():
+        raise InvalidCheckpoint(
+            f"{path} is not a checkpoint of {known}: it has no 'config' and 'state_dict'."
+        )
+    config, weights = content["config"], content["state_dict"]
+    if not (isinstance(config, dict) and isinstance(weights, dict)):
+        raise InvalidCheckpoint(
+            f"{path} is not a checkpoint of {known}: 'config' or 'state_dict' is no dictionary."
+        )
+    for name, family in FAMILIES.items():
+        classes = config.get(family.classes, 10)
+        if family.owns(config, weights) and isinstance(classes, int):
             task = "classification" if classes > 0 else "regression"
-            return Checkpoint(path, family.name, task, classes, config, weights)
-    raise InvalidCheckpoint(f"{path} is {_what_is_wrong(content)}.")
+            return Checkpoint(path, name, task, classes, config, weights)
+    raise InvalidCheckpoint(
+        f"{path} is a checkpoint, but its network is none that CRUMB knows: {known}."
+    )
 
 
-def _what_is_wrong(content: Any) -> str:
-    known = " or ".join(family.title for family in FAMILIES)
-    if not isinstance(content, dict) or not set(USUAL_FORMAT) <= content.keys():
-        return f"not a checkpoint of {known}: it has no 'config' and 'state_dict'"
-    if not all(isinstance(content[key], dict) for key in USUAL_FORMAT):
-        return f"not a checkpoint of {known}: 'config' or 'state_dict' is no dictionary"
-    return f"a checkpoint, but its network is none that CRUMB knows: {known}"
-
-
-def _torch_file(path: Path) -> Any:
-    import torch
-
+def _content(path: Path) -> Any:
     try:
-        with quiet():  # about files that are refused below anyway
-            # Mapped, not read: the weights take no memory of their own once the network has them.
-            mapped = zipfile.is_zipfile(path)
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
-    except Exception as error:  # an arbitrary file can break the reader in any way
+        return _safetensors(path) if path.suffix == ".safetensors" else _torch_file(path)
+    except ImportError as error:
+        raise InvalidCheckpoint(
+            f"Reading {path} needs the package {error.name}: pip install 'crumb-pfn[tabpfn]'."
+        ) from error
+    except Exception as error:  # an arbitrary file can break a reader in any way
         if "GLOBAL" in str(error):
             raise InvalidCheckpoint(
                 f"{path} holds Python objects besides tensors and was not opened, "
                 f"since that could run code; use a checkpoint with plain weights."
             ) from error
-        raise _unreadable(path) from error
+        raise InvalidCheckpoint(
+            f"{path} cannot be read as a checkpoint: it is truncated or another kind of file; "
+            f"download or copy it again."
+        ) from error
+
+
+def _torch_file(path: Path) -> Any:
+    import torch
+
+    # Mapped, not read: the weights take no memory of their own once the network has them.
+    mapped = zipfile.is_zipfile(path)
+    with quiet():  # about files that are refused anyway
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
 
 
 def _safetensors(path: Path) -> dict[str, Any]:
-    try:
-        from safetensors import safe_open
-    except ImportError as error:
-        raise InvalidCheckpoint(
-            f"Reading {path} needs the package safetensors: pip install 'crumb-pfn[tabpfn]'."
-        ) from error
-    try:
-        with safe_open(str(path), framework="pt", device="cpu") as file:
-            metadata = (file.metadata() or {}).items()
-            content: dict[str, Any] = {key: json.loads(text) for key, text in metadata}
-            content["state_dict"] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except Exception as error:
-        raise _unreadable(path) from error
+    from safetensors import safe_open
+
+    with safe_open(str(path), framework="pt", device="cpu") as file:
+        metadata = (file.metadata() or {}).items()
+        content: dict[str, Any] = {key: json.loads(text) for key, text in metadata}
+        content["state_dict"] = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     return content
 
 
-def _unreadable(path: Path) -> InvalidCheckpoint:
-    return InvalidCheckpoint(
-        f"{path} cannot be read as a checkpoint: it is truncated or another kind of file; "
-        f"download or copy it again."
-    )
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+read_checkpoint = per_file(_read, most=2)
+checksum = per_file(_sha256, most=8)
+
+
+def resolve_backend(model: Any, task: str, settings: BackendSettings) -> Backend:
+    """The back-end for a model given by name, by the path of a checkpoint, or as an estimator."""
+    if not isinstance(model, (str, os.PathLike)):
+        return _by_instance(model, task, settings)
+    name = os.fspath(model)
+    looks_like_path = os.sep in name or name.endswith(ENDINGS) or os.path.exists(name)
+    if not isinstance(model, str) or (looks_like_path and model not in model_names()):
+        return _by_checkpoint(name, name, task, None, settings)
+    card = card_for(name, task)
+    FAMILIES[card.family].load()  # a missing package is reported before a download
+    path = fetch(card)
+    if card.sha256 is not None and checksum(path) != card.sha256:
+        raise InvalidCheckpoint(
+            f"{path} is not the file that was shipped (its checksum differs): reinstall."
+        )
+    return _by_checkpoint(name, path, task, card.window, settings)
+
+
+def _by_checkpoint(
+    name: str,
+    path: str | os.PathLike[str],
+    task: str,
+    window: int | None,
+    settings: BackendSettings,
+) -> Backend:
+    checkpoint = read_checkpoint(path)
+    if checkpoint.task != task:
+        raise InvalidCheckpoint(
+            f"{checkpoint.path} holds a network for {checkpoint.task}, but {task} was asked for; "
+            f"use a checkpoint for {task}."
+        )
+    return FAMILIES[checkpoint.family].load()(name, checkpoint, window, settings)
+
+
+def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
+    from sklearn.base import is_classifier, is_regressor
+
+    from crumb.pfn.sklearn import SklearnBackend
+
+    fits = is_classifier if task == "classification" else is_regressor
+    if isinstance(model, type) or not hasattr(model, "fit") or not fits(model):
+        wanted = "classifier" if task == "classification" else "regressor"
+        raise InvalidInput(
+            f"model must be a name ({', '.join(model_names())}), the path of a checkpoint "
+            f"file, or a scikit-learn {wanted}; got {model!r}."
+        )
+    if settings.options:
+        raise InvalidInput(
+            "model_options are for models given by name or path; set them on the estimator itself."
+        )
+    kind = type(model)
+    if kind.__module__.partition(".")[0] != "tabicl" or kind.__name__ not in SHARED_ESTIMATORS:
+        return SklearnBackend(model, task, settings)
+    # The package's own estimator with its own settings, but one network for all contexts.
+    options = model.get_params(deep=False)
+    path, version = options.pop("model_path"), options.pop("checkpoint_version")
+    options.pop("allow_auto_download")
+    if path is None:
+        path = fetch(card_of_file(version))
+    return _by_checkpoint(kind.__name__, path, task, None, replace(settings, options=options))

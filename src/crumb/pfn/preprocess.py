@@ -10,8 +10,7 @@ compares each with the package.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -33,9 +32,12 @@ class Rowset(NamedTuple):
     context: np.ndarray
     queries: np.ndarray
 
-    def normalised(self, norm: str, recipe: Recipe) -> Rowset:
-        """By the package's own transformers."""
-        pipeline = PreprocessingPipeline(norm, recipe.outlier_threshold, recipe.random_state)
+    def normalised(self, norm: str, ensemble: Mapping[str, Any]) -> Rowset:
+        """By the package's own transformers; "none" is left to ``standardised``."""
+        if norm == "none":
+            return self
+        seed = ensemble["random_state"]
+        pipeline = PreprocessingPipeline(norm, ensemble["outlier_threshold"], seed)
         pipeline.fit(self.context)
         return Rowset(pipeline.X_transformed_, pipeline.transform(self.queries))
 
@@ -45,70 +47,29 @@ class Member(NamedTuple):
 
     norm: str
     columns: np.ndarray
-    classes: np.ndarray | None  # None: regression
+    classes: np.ndarray  # none: regression
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """The arguments of the package's estimators that shape an ensemble."""
-
-    classification: bool
-    n_estimators: int
-    norm_methods: tuple[str, ...]
-    feat_shuffle_method: str
-    class_shuffle_method: str
-    outlier_threshold: float
-    random_state: int
-    embedded_once: int = 0  # members that share one embedding of the columns; 0: each has its own
-
-    @classmethod
-    def of(cls, estimator: Any, network: TabICL) -> Recipe:
-        methods = estimator.norm_methods or ["none", "power"]
-        classification = network.max_classes > 0
-        embedded_once = classification and not network.col_feature_group
-        return cls(
-            classification=classification,
-            n_estimators=estimator.n_estimators,
-            norm_methods=(methods,) if isinstance(methods, str) else tuple(methods),
-            feat_shuffle_method=estimator.feat_shuffle_method,
-            class_shuffle_method=estimator.class_shuffle_method if classification else "none",
-            outlier_threshold=estimator.outlier_threshold,
-            random_state=estimator.random_state,
-            embedded_once=(estimator.batch_size or estimator.n_estimators) if embedded_once else 0,
-        )
+def ensemble_of(estimator: Any, network: TabICL) -> dict[str, Any]:
+    """What the package's estimators tell their ensemble."""
+    shared = ("n_estimators", "feat_shuffle_method", "outlier_threshold", "random_state")
+    arguments = {name: getattr(estimator, name) for name in shared}
+    if network.max_classes > 0:
+        arguments["class_shuffle_method"] = estimator.class_shuffle_method
+    methods = estimator.norm_methods or ("none", "power")
+    methods = (methods,) if isinstance(methods, str) else tuple(methods)
+    return {"classification": network.max_classes > 0, "norm_methods": methods, **arguments}
 
 
 @lru_cache(maxsize=256)
-def members(recipe: Recipe, n_features: int, n_classes: int) -> tuple[Member, ...]:
+def members(n_features: int, n_classes: int, **ensemble: Any) -> tuple[Member, ...]:
     """The package's ensemble for a table of this size. It does not depend on the rows."""
-    ensemble = Ensemble(
-        classification=recipe.classification,
-        n_estimators=recipe.n_estimators,
-        feat_shuffle_method=recipe.feat_shuffle_method,
-        class_shuffle_method=recipe.class_shuffle_method,
-        random_state=recipe.random_state,
+    shuffles = Ensemble(**ensemble).shuffles(n_features, n_classes)
+    return tuple(
+        Member(norm, np.array(columns), np.array(classes or (), dtype=np.int64))
+        for norm, some in shuffles.items()
+        for columns, classes in some
     )
-    found = []
-    every = ensemble.shuffles(list(recipe.norm_methods), n_features, n_classes)
-    for norm, shuffles in every.items():
-        orders = _orders([columns for columns, _ in shuffles], recipe)
-        for order, (_, classes) in zip(orders, shuffles, strict=True):
-            found.append(Member(norm, order, None if classes is None else np.array(classes)))
-    return tuple(found)
-
-
-def _orders(shuffles: list[list[int]], recipe: Recipe) -> list[np.ndarray]:
-    """The orders of columns in which the network sees the members of one norm method.
-
-    Where columns do not see each other (v1), the package embeds the columns of the first member of
-    a batch. The others get theirs by moving the embeddings: to where the shuffle has them from,
-    not to where it brings them.
-    """
-    orders = [np.array(shuffle) for shuffle in shuffles]
-    if not recipe.embedded_once:
-        return orders
-    batches = np.array_split(np.stack(orders), math.ceil(len(orders) / recipe.embedded_once))
-    return [batch[0][np.argsort(order)[batch[0]]] for batch in batches for order in batch]
 
 
 def encode(context: Rows, queries: Rows) -> Rowset | None:

@@ -37,12 +37,9 @@ class SklearnBackend(Backend):
         tasks = iter(tasks)
         # A few tasks at a time, so that not all contexts are in memory at once.
         while batch := list(islice(tasks, 4 * jobs)):
-            if jobs == 1:
-                yield from super().predict_contexts(batch, output)
-            else:
-                yield from Parallel(n_jobs=jobs)(
-                    delayed(_fit_predict)(clone(self.estimator), task, output) for task in batch
-                )
+            yield from Parallel(n_jobs=jobs)(
+                delayed(_fit_predict)(clone(self.estimator), task, output) for task in batch
+            )
 
 
 def _fit_predict(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:

@@ -7,21 +7,23 @@ in one pass (``fused.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
+from tabicl import TabICLClassifier, TabICLRegressor
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.pfn.architecture import V1_ARCHITECTURE, build
-from crumb.pfn.base import Backend, BackendSettings, ContextTask, NetworkBackend, Output, Shared
+from crumb.pfn.base import Backend, BackendSettings, ContextTask, NetworkBackend, Output
 from crumb.pfn.contexts import ContextCache, bounded, pieces, tensor_bytes
 from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, task_bytes
-from crumb.pfn.models import Checkpoint, read_checkpoint
-from crumb.pfn.tabicl_package import SharedClassifier, SharedRegressor, TabICL, resolve_torch_device
+from crumb.pfn.models import Checkpoint, per_file, read_checkpoint
+from crumb.pfn.tabicl_package import TabICL, resolve_torch_device
 
 # Largest activation of one pass on a CPU, where the package does not split a pass.
 PASS_BYTES = 2 << 30
@@ -45,7 +47,29 @@ def _build(path: Path, device: str) -> TabICL:
     return network.eval().to(device)
 
 
-shared_network = Shared(_build)
+shared_network = per_file(_build)
+
+
+class Shared:
+    """Mixed into the package's estimators: takes a network that is there, and reads no file."""
+
+    network_on: Callable[[str], TabICL]  # the network on a device
+
+    def _load_model(self) -> None:
+        self.model_ = self.network_on(str(self.device_))
+
+    def in_half_precision(self, device: torch.device, shape: tuple[int, int]) -> bool:
+        """Whether the package would run a context of this shape in half precision."""
+        self.device_, (self.n_samples_in_, self.n_features_in_) = device, shape
+        return bool(self._resolve_amp_fa3()[0])  # type: ignore[attr-defined]
+
+
+class SharedClassifier(Shared, TabICLClassifier):
+    pass
+
+
+class SharedRegressor(Shared, TabICLRegressor):
+    pass
 
 
 class TabICLBackend(NetworkBackend):
@@ -82,7 +106,7 @@ class TabICLBackend(NetworkBackend):
             yield from super().predict_contexts(tasks, output)
             return
         for some in bounded(tasks, task_bytes, HELD_BYTES):
-            stacked = [i for i, task in enumerate(some) if not self._is_kept(task)]
+            stacked = [i for i, task in enumerate(some) if self._kept_under(task) is None]
             with self.alone():
                 answers = dict(zip(stacked, passes([some[i] for i in stacked]), strict=True))
             for i, task in enumerate(some):
@@ -120,37 +144,34 @@ class TabICLBackend(NetworkBackend):
 
     def _fitted(self, task: ContextTask) -> Any:
         """The estimator for a context, with its keys and values where it will come again."""
-        if task.key is None or not self._is_kept(task):
+        if (key := self._kept_under(task)) is None:
             return self.estimator().fit(task.X, task.y)
         return self.contexts.get_or(
-            task.key,
+            key,
             lambda: self.estimator(kv_cache="kv").fit(task.X, task.y),
             lambda estimator: tensor_bytes(dict(estimator.model_kv_cache_)),
         )
 
     def keep(self, task: ContextTask) -> None:
-        if task.key is None or not self._is_kept(task):
-            return
-        if self.contexts.has_room(task.key, self._kept_bytes(task)):
+        key = self._kept_under(task)
+        if key is not None and self.contexts.has_room(key, self._kept_bytes(task)):
             with self.alone():
                 self._fitted(task)
 
     def forget(self, keys: Iterable[bytes] | None = None) -> None:
-        if keys is None:
-            self.contexts.clear()
-        else:
-            self.contexts.drop(keys)
+        self.contexts.drop(keys)
 
     def share(self, other: Backend) -> None:
         if isinstance(other, TabICLBackend):
             self.contexts = other.contexts
 
-    def _is_kept(self, task: ContextTask) -> bool:
-        if task.key is None or not task.keep or "kv_cache" in self.settings.options:
-            return False
-        if 0 < self.network.max_classes <= task.y.max(initial=0):
-            return False  # the package's hierarchy of classes has no cache
-        return self._kept_bytes(task) <= self.settings.cache_bytes
+    def _kept_under(self, task: ContextTask) -> bytes | None:
+        """The key of a context that may be kept; None: it may not."""
+        # The package's hierarchy of classes has no cache.
+        too_many = 0 < self.network.max_classes <= task.y.max(initial=0)
+        if not task.keep or too_many or "kv_cache" in self.settings.options:
+            return None
+        return task.key if self._kept_bytes(task) <= self.settings.cache_bytes else None
 
     def _kept_bytes(self, task: ContextTask) -> int:
         """Of the keys and values of a context, about."""

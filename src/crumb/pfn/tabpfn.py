@@ -20,9 +20,9 @@ import numpy as np
 
 from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
 from crumb.machine import free_bytes
-from crumb.pfn.base import BackendSettings, ContextTask, NetworkBackend, Output, Shared
+from crumb.pfn.base import BackendSettings, ContextTask, NetworkBackend, Output
 from crumb.pfn.contexts import halved, in_groups, pieces
-from crumb.pfn.models import Checkpoint
+from crumb.pfn.models import Checkpoint, per_file
 
 try:
     from tabpfn import ModelSpecs, TabPFNClassifier, TabPFNRegressor
@@ -67,7 +67,7 @@ def _build(path: Path, task: str, _device: str, _precision: str) -> ModelSpecs:
 
 # The package moves a network to its device and casts it to its precision in place. So a network
 # is shared only where both are the same.
-shared_specs = Shared(_build)
+shared_specs = per_file(_build)
 
 
 class TabPFNBackend(NetworkBackend):
@@ -102,23 +102,34 @@ class TabPFNBackend(NetworkBackend):
     ) -> Iterator[np.ndarray]:
         if not self.batched:
             return super().predict_contexts(tasks, output)
+        key, run = partial(group_of, output=output), partial(self._group, output=output)
+        return in_groups(tasks, key, run, cells, HELD_CELLS)
 
+    def _group(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
+        """Answers to tasks of one shape, in calls that fit in memory by an estimate of it."""
+        rows = len(tasks[0].X) + max(len(task.queries) for task in tasks)
+        one = rows * row_bytes(self.specs, tasks[0].X.shape[1])
+        most = max(1, min(BATCH_BYTES, free_bytes(self._device)) // one)
+        calls = (tasks[start : start + most] for start in range(0, len(tasks), most))
         together = partial(self._together, output=output)
         alone = partial(self.predict_context, output=output)
-
-        def run(group: list[ContextTask]) -> list[np.ndarray]:
-            most = most_together(self.specs, group, self._device)
-            calls = (group[start : start + most] for start in range(0, len(group), most))
-            return [answer for call in calls for answer in halved(call, together, alone)]
-
-        return in_groups(tasks, lambda task: group_of(task, output), run, cells, HELD_CELLS)
+        return [answer for call in calls for answer in halved(call, together, alone)]
 
     def _together(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
+        """Answers from one call."""
+        estimator, most = self._estimator(tasks[0]), max(len(task.queries) for task in tasks)
+        queries = [pieces(task.queries, most, most)[0] for task in tasks]
+        given = [task.X for task in tasks], [task.y for task in tasks], queries
         try:
             with self.alone(), self._refusals():
-                return predict_together(self._estimator(tasks[0]), tasks, output)
+                if output.kind == "proba":
+                    answers = estimator.predict_proba_batched(*given)
+                else:
+                    answers = estimator.predict_batched(*given, **asked_of(output))
         except NotImplementedError:  # an option whose effect the package fits for each context
             return [self.predict_context(task, output) for task in tasks]
+        pairs = zip(answers, tasks, strict=True)
+        return [stacked(answer, output)[: len(task.queries)] for answer, task in pairs]
 
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
         with self._refusals():
@@ -168,26 +179,6 @@ def group_of(task: ContextTask, output: Output) -> Hashable:
     classes = int(task.y.max()) + 1 if output.kind == "proba" else None
     rows = len(task.X) + len(task.queries)
     return type(task.X), task.X.shape, classes, rows.bit_length()
-
-
-def most_together(specs: ModelSpecs, tasks: list[ContextTask], device: str) -> int:
-    """How many of these tasks one call may take, by an estimate of the memory."""
-    rows = len(tasks[0].X) + max(len(task.queries) for task in tasks)
-    one = rows * row_bytes(specs, tasks[0].X.shape[1])
-    return max(1, min(BATCH_BYTES, free_bytes(device)) // one)
-
-
-def predict_together(estimator: Any, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
-    """The package's answers to tasks of one group, from one call."""
-    most = max(len(task.queries) for task in tasks)
-    contexts, labels = [task.X for task in tasks], [task.y for task in tasks]
-    queries = [pieces(task.queries, most, most)[0] for task in tasks]
-    if output.kind == "proba":
-        answers = estimator.predict_proba_batched(contexts, labels, queries)
-    else:
-        answers = estimator.predict_batched(contexts, labels, queries, **asked_of(output))
-    answers = [stacked(answer, output) for answer in answers]
-    return [answer[: len(task.queries)] for answer, task in zip(answers, tasks, strict=True)]
 
 
 def asked_of(output: Output) -> dict[str, Any]:

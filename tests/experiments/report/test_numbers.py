@@ -64,6 +64,14 @@ def test_counts_and_names():
 
 def test_the_best_of_one_is_nothing_special():
     nan = math.nan
-    assert numbers.best([1.0, 2.0, nan, 2.0], list("abcd")) == ["a", "**b**", "c", "**d**"]
-    assert numbers.best([1.0, 2.0], list("ab"), lower=True) == ["**a**", "b"]
-    assert numbers.best([1.0], ["a"]) == ["a"]
+    assert numbers.column([1.0, 2.0, nan, 2.0], "0>") == ["1", "**2**", "–", "**2**"]
+    assert numbers.column([1.0, 2.0], "0<") == ["**1**", "2"]
+    assert numbers.column([(1.0, 0.5), (2.0, 0.5)], "1<") == ["**1.0 ± 0.5**", "2.0 ± 0.5"]
+    assert numbers.column([1.0], "0>") == ["1"]
+
+
+def test_a_column_is_written_as_it_says():
+    assert numbers.column([0.5, "a", None], "+2") == ["+0.50", "a", "–"]
+    assert numbers.column([0.0123], "s") == ["0.012"]
+    assert numbers.column([2.13e-6], "e") == ["2.1·10⁻⁶"]
+    assert numbers.column([0.106], "p") == numbers.column([0.106]) == ["0.106"]
