@@ -319,3 +319,55 @@ def test_progress_of_the_passes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "passes" in capsys.readouterr().err
     infer(backend, pool, contexts, labels, NORMAL[:2], PROBA)
     assert capsys.readouterr().err == ""
+
+
+@pytest.fixture(params=["package", "fused", "tabpfn"])
+def network(request: pytest.FixtureRequest, tabicl_regressor: Path) -> Any:
+    if request.param == "tabpfn":
+        pytest.importorskip("tabpfn")
+        path = request.getfixturevalue("tabpfn_regressor")
+        return resolve_backend(path, "regression", SETTINGS)
+    settings = replace(SETTINGS, cache_bytes=10_000_000)
+    made: Any = resolve_backend(tabicl_regressor, "regression", settings)
+    made.fuse = request.param == "fused"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("factor", "offset"), [(1.0, 1e8), (1.0, 1e9), (1e39, 0.0), (1e300, 0.0), (1e-60, 0.0)]
+)
+@pytest.mark.parametrize("again", [False, True], ids=["once", "kept"])
+@pytest.mark.parametrize(
+    "output", [MEAN, Output("median"), Output("quantiles", (0.2, 0.7))], ids=lambda one: one.kind
+)
+def test_targets_of_any_size(network, output: Output, again: bool, factor, offset) -> None:
+    """Targets moved and stretched give answers moved and stretched, in float64."""
+    X, y = numbers(120, 3), targets(120, 4)
+    contexts, labels = [np.arange(60), np.arange(40, 110)], np.arange(120) % 2
+    asked = contexts, labels, X, output, 0, again
+    usual = infer(network, held(X, y, None), *asked)
+    other = HeldRows(X, y * factor + offset, np.arange(120), None, b"other")
+    found = infer(network, other, *asked)
+    assert usual.std() > 0.1
+    np.testing.assert_allclose((found - offset) / factor, usual, atol=2e-5, rtol=1e-5)
+
+
+def test_estimators_of_the_user_s_own_see_the_targets_as_they_are() -> None:
+    X, y = np.nan_to_num(numbers(50, 2)), 1e6 + targets(50, 4)
+    seen = []
+
+    class Watched(LinearRegression):
+        def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
+            seen.append(y)
+            return super().fit(X, y)
+
+    backend = resolve_backend(Watched(), "regression", replace(SETTINGS, n_jobs=1))
+    infer(backend, held(X, y, None), [np.arange(50)], np.zeros(50, int), X, MEAN)
+    assert seen[0].tolist() == y.tolist()
+
+
+def test_targets_without_a_lesson_may_be_as_large_as_floats_are() -> None:
+    X, y = np.zeros((4, 1)), np.array([1.7e308, 1.7e308, 1.6e308, 1.5e308])
+    backend = resolve_backend(LinearRegression(), "regression", SETTINGS)
+    found = infer(backend, held(X, y, None), [np.arange(4)], np.zeros(4, int), X, MEAN)
+    np.testing.assert_allclose(found, 1.625e308)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from crumb.machine import progress_bar
-from crumb.pfn.base import Backend, ContextTask, Output
+from crumb.pfn.base import Backend, ContextTask, Output, TargetScale
 from crumb.pool import Labelled
 from crumb.table.encoder import Rows, take
 
@@ -44,13 +44,13 @@ def infer(
     passes, result = distinct_passes(contexts, labels), None
     asked = [_teaches(backend, pool, one.context) for one in passes]
     pairs = list(zip(passes, asked, strict=True))
-    tasks = (_task(pool, one, queries, again, keep) for one, ask in pairs if ask)
+    tasks = (_task(backend, pool, one, queries, again, keep) for one, ask in pairs if ask)
     answers = iter(backend.predict_contexts(tasks, output))
     with progress_bar(len(passes), "passes", verbose) as advance:
         for one, ask in pairs:
             y = pool.labels(one.context)
             if ask:
-                answer = _globally(next(answers), y, pool.n_classes, output)
+                answer = _globally(next(answers), y, pool.n_classes, output, backend)
             else:  # a context that teaches nothing is answered without the model
                 alone = _marginal(y, pool.n_classes, output)
                 answer = np.broadcast_to(alone, (len(one.queries), *alone.shape))
@@ -67,7 +67,7 @@ def keep_contexts(backend: Backend, pool: Labelled, contexts: Iterable[np.ndarra
     for context in contexts:
         nobody = Pass(np.sort(context), np.empty(0, dtype=np.int64))
         if _teaches(backend, pool, nobody.context):
-            backend.keep(_task(pool, nobody, pool.rows, again=True, keep=True))
+            backend.keep(_task(backend, pool, nobody, pool.rows, again=True, keep=True))
             time.sleep(BREATH)
 
 
@@ -89,12 +89,20 @@ def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass
     return [Pass(context, np.sort(np.concatenate(members))) for context, members in shared.values()]
 
 
-def _task(pool: Labelled, one: Pass, queries: Rows, again: bool, keep: bool) -> ContextTask:
+def _task(
+    backend: Backend, pool: Labelled, one: Pass, queries: Rows, again: bool, keep: bool
+) -> ContextTask:
     y = pool.labels(one.context)
     if pool.n_classes is not None:
         y = np.unique(y, return_inverse=True)[1]  # 0 … C−1 of this context, none missing
+    else:
+        y = _scale(backend, y).scaled(y)
     key = context_key(pool, one.context) if again else None
     return ContextTask(pool.take(one.context), y, take(queries, one.queries), key, keep)
+
+
+def _scale(backend: Backend, y: np.ndarray) -> TargetScale:
+    return TargetScale.of(y) if backend.scales_targets else TargetScale()
 
 
 def _teaches(backend: Backend, pool: Labelled, context: np.ndarray) -> bool:
@@ -116,17 +124,19 @@ def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarra
     if n_classes is not None:
         counts = np.bincount(y, minlength=n_classes)
         return counts / len(y) if output.kind == "proba" else np.asarray(counts.argmax())
+    scale = TargetScale.of(y)  # sums of large numbers would overflow
+    y = scale.scaled(y)
     if output.kind == "quantiles":
-        return np.quantile(y, output.quantiles)
-    return np.asarray(np.median(y) if output.kind == "median" else y.mean())
+        return scale.unscaled(np.quantile(y, output.quantiles))
+    return scale.unscaled(np.asarray(np.median(y) if output.kind == "median" else y.mean()))
 
 
 def _globally(
-    answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: Output
+    answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: Output, backend: Backend
 ) -> np.ndarray:
-    """From the classes of this context to the classes of the table."""
+    """From the classes, or the scale, of this context to those of the table."""
     if n_classes is None:
-        return np.asarray(answer, dtype=np.float64)
+        return _scale(backend, y).unscaled(answer)
     present = np.unique(y)
     if output.kind == "label":
         return present[np.asarray(answer, dtype=np.int64)]

@@ -22,6 +22,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class TargetScale:
+    """Targets of a context around 0 and of size 1, in float64.
+
+    Networks work in float32, where 1e9 + 1 is 1e9 and 1e39 is infinite.
+    """
+
+    unit: float = 1.0  # a power of two: dividing by it loses nothing, and nothing overflows after
+    centre: float = 0.0
+    spread: float = 1.0
+
+    @classmethod
+    def of(cls, y: np.ndarray) -> TargetScale:
+        unit = 2.0 ** max(-1_000, int(np.frexp(np.abs(y).max())[1]) - 1)
+        centre = float(np.median(y / unit))
+        spread = float(np.sqrt(np.mean((y / unit - centre) ** 2)))
+        return cls(unit, centre, spread or 1.0)
+
+    def scaled(self, y: np.ndarray) -> np.ndarray:
+        return (y / self.unit - self.centre) / self.spread
+
+    def unscaled(self, answer: np.ndarray) -> np.ndarray:
+        answer = np.asarray(answer, dtype=np.float64)
+        return (answer * self.spread + self.centre) * self.unit
+
+
+@dataclass(frozen=True)
 class ContextTask:
     """One pass: a labelled context, and the queries that share it.
 
@@ -72,6 +98,9 @@ class Backend(ABC):
     outputs: tuple[str, ...]
     # Whether it can learn from columns that hold one value or none.
     missing_is_a_value: ClassVar[bool] = True
+    # Whether targets must be brought to the size of 1. An estimator of the user's own may have
+    # settings in the units of its targets, and works in float64.
+    scales_targets: ClassVar[bool] = False
 
     @abstractmethod
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
@@ -123,6 +152,7 @@ _pass = threading.Lock()
 class NetworkBackend(Backend):
     """A network from a checkpoint, run by the estimators of its own package."""
 
+    scales_targets = True
     path: Path
     estimators: ClassVar[dict[str, type]]  # by task
     reserved: ClassVar[frozenset[str]]  # arguments of theirs that CRUMB's ``model`` stands for

@@ -87,6 +87,7 @@ class OnActors(Backend):
         self.name, self.path, self.outputs = inner.name, inner.path, inner.outputs
         self.window, self.max_classes = inner.window, inner.max_classes
         self.missing_is_a_value = inner.missing_is_a_value  # type: ignore[misc]
+        self.scales_targets = inner.scales_targets  # type: ignore[misc]
         self.work, self.bytes = inner.work, inner.bytes  # type: ignore[method-assign]
         self._actors: list[Any] = []
 

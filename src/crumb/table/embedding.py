@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 from crumb.machine import progress_bar
-from crumb.pfn.base import Backend, ContextTask
+from crumb.pfn.base import Backend, ContextTask, TargetScale
 from crumb.pfn.models import checksum
 from crumb.rng import generator
 from crumb.table.encoder import Rows, take
@@ -40,7 +40,9 @@ class RowEmbedding:
     ):
         rng = generator(seed, "embedding")
         chosen = np.sort(rng.choice(len(y), min(CONTEXT, len(y)), replace=False))
-        self.y = np.unique(y[chosen], return_inverse=True)[1] if n_classes else y[chosen]
+        mine = y[chosen]
+        codes = np.unique(mine, return_inverse=True)[1]
+        self.y = codes if n_classes else TargetScale.of(mine).scaled(mine)
         self.context, self.backend = take(rows, chosen), backend
         self.seed, self.verbose = seed, verbose
         sample = np.sort(rng.choice(len(y), min(SAMPLE, len(y)), replace=False))
