@@ -29,6 +29,10 @@ class PlanMismatch(CrumbError, ValueError):
     """A plan, a saved file and a pool that do not belong together."""
 
 
+class InvalidFile(PlanMismatch):
+    """A file that CRUMB did not save, or that is damaged."""
+
+
 class BackendUnavailable(CrumbError, ImportError):
     """A model whose package is not installed."""
 

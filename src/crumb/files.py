@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +15,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from crumb.errors import InvalidInput, PlanMismatch
+from crumb.errors import CrumbError, InvalidFile, InvalidInput
+
+# A file may unpack to this, and to this many times its size. Arrays that would shrink more are
+# stored as they are.
+UNPACKED_BYTES, MOST_TIMES = 256_000_000, 100
 
 
 @contextmanager
@@ -61,9 +66,15 @@ def write_archive(
         for name, array in arrays.items():
             buffer = io.BytesIO()
             np.save(buffer, array, allow_pickle=False)
-            archive.writestr(f"{name}.npy", buffer.getvalue())
+            _add(archive, f"{name}.npy", buffer.getvalue())
         for name, content in (files or {}).items():
-            archive.writestr(name, content)
+            _add(archive, name, content)
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    large = len(content) > UNPACKED_BYTES // 10
+    stored = large and MOST_TIMES * len(zlib.compress(content, 1)) < len(content)
+    archive.writestr(name, content, zipfile.ZIP_STORED if stored else None)
 
 
 def _plain(value: Any) -> Any:
@@ -76,24 +87,48 @@ def read_archive(
     path: str | Path, kind: str, version: int
 ) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, bytes]]:
     """What ``write_archive`` wrote, with a clear word when the file is something else."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            files = {name: archive.read(name) for name in archive.namelist()}
+    with open(path, "rb") as file, reading(path, kind):
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
+            check_unpacked(path, sum(one.file_size for one in members), os.path.getsize(path))
+            files = {one.filename: archive.read(one) for one in members}
         about = dict(json.loads(files.pop("about.json")))
         found, release = about.get("format"), about.get("version")
         if found != kind:
-            raise PlanMismatch(f"{path} is a {found!r} file, not a {kind!r} file.")
+            raise InvalidFile(f"{path} is a {found!r} file, not a {kind!r} file.")
         if release != version:
             said = f"{path} has version {release} of its format"
-            raise PlanMismatch(f"{said}; this release reads version {version}.")
+            raise InvalidFile(f"{said}; this release reads version {version}.")
         arrays = {
             name.removesuffix(".npy"): np.load(io.BytesIO(files.pop(name)), allow_pickle=False)
             for name in list(files)
             if name.endswith(".npy")
         }
-    except PlanMismatch:
-        raise
-    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, EOFError, MemoryError) as error:
-        said = f"{path} is not a complete {kind!r} file: it may be truncated."
-        raise PlanMismatch(said) from error
     return about, arrays, files
+
+
+def check_unpacked(what: str | Path, unpacked: int, packed: int) -> None:
+    """Refuse a file that claims to hold far more than its own size, before it is unpacked."""
+    if unpacked > UNPACKED_BYTES + MOST_TIMES * packed:
+        raise InvalidFile(
+            f"{what} would unpack to {unpacked / 1e6:,.0f} MB, much more than such a file holds: "
+            f"it is damaged, or made to fill the memory."
+        )
+
+
+@contextmanager
+def reading(path: str | Path, kind: str) -> Iterator[None]:
+    """A damaged file can break a reader in any way: it is said in one way, with its name."""
+    try:
+        yield
+    except CrumbError as error:
+        if str(path) in str(error):
+            raise
+        raise type(error)(f"{path}: {error}") from error
+    except KeyError as error:
+        raise InvalidFile(f"{path} is incomplete: it has no {error}.") from error
+    except Exception as error:
+        raise InvalidFile(
+            f"{path} is not a complete {kind!r} file: it is damaged, truncated, or something else "
+            f"than what CRUMB saves."
+        ) from error

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 
-from crumb.errors import InvalidInput, PlanMismatch
+from crumb.errors import InvalidFile, InvalidInput, PlanMismatch
 from crumb.estimator import CrumbClassifier, CrumbRegressor
-from crumb.files import read_archive, write_archive
+from crumb.files import check_unpacked, read_archive, reading, write_archive
 from crumb.herding.greedy import EarlyStopping
 from crumb.pfn.models import checksum, model_names
 from crumb.selection import Strategy
@@ -58,11 +59,11 @@ def load(path: str | Path, **changes: Any) -> Any:
 
     ``changes`` replace parameters that differ on this machine: ``load(path, device="cpu")``, or
     ``model=`` for a checkpoint in another place. Open only files that you trust: they name the
-    model that will be loaded.
+    model that will be loaded. They do not choose the ``engine``.
     """
     about, arrays, files = read_archive(path, FORMAT, VERSION)
-    try:
-        params, y = {**about["params"], **changes}, arrays["y"]
+    with reading(path, FORMAT):
+        params, y = {**about["params"], "engine": "local", **changes}, arrays["y"]
         if about["task"] == "classification":
             y = np.array(about["classes"], dtype=np.dtype(about["class_dtype"]))[y]
         if "pool.parquet" in files:
@@ -70,14 +71,12 @@ def load(path: str | Path, **changes: Any) -> Any:
         else:
             rows = arrays["pool"]
         estimator: Any = KINDS[about["task"]](**_live_params(params))
-    except KeyError as error:
-        raise PlanMismatch(f"{path} is incomplete: it has no {error}.") from error
-    estimator.fit(rows, y)
-    if checksum(estimator.backend_.path) != about["model_sha256"]:
-        model = f"the model {params['model']!r} than those on this machine"
-        raise PlanMismatch(f"{path} was saved with other weights of {model}.")
-    if estimator.pool_.fingerprint != about["fingerprint"]:
-        raise PlanMismatch(f"The pool in {path} is not the one that was saved: it is damaged.")
+        estimator.fit(rows, y)
+        if checksum(estimator.backend_.path) != about["model_sha256"]:
+            model = f"the model {params['model']!r} than those on this machine"
+            raise PlanMismatch(f"{path} was saved with other weights of {model}.")
+        if estimator.pool_.fingerprint != about["fingerprint"]:
+            raise InvalidFile(f"The pool in {path} is not the one that was saved: it is damaged.")
     return estimator
 
 
@@ -122,6 +121,8 @@ def pack_frame(rows: pd.DataFrame) -> bytes:
 
 def unpack_frame(parquet: bytes, columns: list[Any], kinds: list[str]) -> pd.DataFrame:
     """Parquet forgets that a column of numbers was a category."""
+    about = pq.read_metadata(io.BytesIO(parquet))  # repeated values take next to no room in it
+    check_unpacked("The table", 8 * about.num_rows * about.num_columns, 10 * len(parquet))
     frame = pd.read_parquet(io.BytesIO(parquet))
     pairs = zip(frame.columns, kinds, strict=True)
     categories = {name: "category" for name, kind in pairs if kind == "category"}

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crumb.errors import InvalidInput, PlanMismatch
-from crumb.files import read_archive, write_archive
+from crumb.errors import InvalidFile, InvalidInput, PlanMismatch
+from crumb.files import read_archive, reading, write_archive
 from crumb.machine import block_threads, progress_bar
 from crumb.options import Options
 from crumb.pool import Pool, check_in_memory, table_pool
@@ -81,6 +81,8 @@ class Plan:
             len({len(part) for part in per_cluster}) == len({len(part) for part in per_query}) == 1
             and _indices(self.labels, self.n_clusters)
             and all(_indices(context, self.pool_size) for context in self.contexts)
+            and self.centroids.ndim == 2
+            and np.isfinite(self.centroids).all()
         )
         if not whole:
             raise PlanMismatch(
@@ -158,15 +160,14 @@ class Plan:
     def load(cls, path: str | Path) -> Plan:
         """Read a plan that ``save`` wrote."""
         about, arrays, _ = read_archive(path, FORMAT, VERSION)
-        try:
+        with reading(path, FORMAT):
             plain: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
             plain |= {name: about[name] for name in ABOUT}
             plain["contexts"] = _split(arrays["contexts"], arrays["sizes"])
-            return cls(**plain, mmd2=_split(arrays["mmd2"], arrays["trace_sizes"]))
-        except PlanMismatch:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise PlanMismatch(f"{path} is incomplete or damaged ({error}).") from error
+            plan = cls(**plain, mmd2=_split(arrays["mmd2"], arrays["trace_sizes"]))
+            if any(len(np.unique(rows)) < len(rows) for rows in plan.contexts):
+                raise InvalidFile(f"{path} is damaged: a context has a row twice.")
+        return plan
 
 
 def _indices(values: np.ndarray, limit: int) -> bool:

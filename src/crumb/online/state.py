@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import PlanMismatch
-from crumb.files import read_archive, write_archive
+from crumb.files import read_archive, reading, write_archive
 from crumb.online.drift import Baseline
 from crumb.online.memory import LabelledRows, first_pool, join, latest
 from crumb.online.options import StreamOptions
@@ -74,7 +74,7 @@ def write_state(state: StreamState, path: str | Path) -> None:
 def read_state(path: str | Path, changes: dict[str, Any]) -> StreamState:
     """``changes`` replace parameters of the estimator."""
     about, arrays, files = read_archive(path, FORMAT, VERSION)
-    try:
+    with reading(path, FORMAT):
         options = StreamOptions.of(about["settings"])
         estimator = _read(files["estimator.crumb"], lambda file: load_estimator(file, **changes))
         plan = _read(files["plan.crumb"], Plan.load)
@@ -100,8 +100,6 @@ def read_state(path: str | Path, changes: dict[str, Any]) -> StreamState:
             about["fresh"],
             about["counters"],
         )
-    except KeyError as error:
-        raise PlanMismatch(f"{path} is incomplete: it has no {error}.") from error
 
 
 def _unpack(
