@@ -196,6 +196,9 @@ CrumbClassifier().fit([[0.0], [1.0], [2.0]], [0, 1, 1]).predict([[1.0]])
     assert done.returncode == 0, done.stderr
 
 
+PINNED = "0123456789" * 4  # a commit
+
+
 class Hub(http.server.BaseHTTPRequestHandler):
     """As much of the hub as a download needs."""
 
@@ -224,7 +227,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
             self.wfile.write(self.content)
 
     def answer(self) -> bool:
-        found = "/resolve/main/" in self.path
+        found = any(f"/resolve/{name}/" in self.path for name in ("main", PINNED))
         self.asked.append(f"{self.command} {self.path}")
         self.send_response(200 if found else 404)
         self.send_header("Content-Length", str(len(self.content) if found else 0))
@@ -310,6 +313,23 @@ print(fetch(card_for("tabicl-v2", "classification")))
     CrumbClassifier(model="tabicl-v2", device="cpu").fit(numbers(20, 1), classes(20, 2)).predict(
         numbers(3, 3)
     )
+
+
+def test_a_recorded_commit_is_downloaded_whatever_the_newest_one_is(
+    hub: http.server.HTTPServer, tmp_path: Path
+) -> None:
+    code = f"""
+from crumb.pfn import models
+card = models.card_for("tabicl-v2", "classification")
+models.REVISIONS[card.repository] = {PINNED!r}
+print(models.fetch(card))
+"""
+    done = run(code, settings(hub, tmp_path), capture_output=True)
+    assert done.returncode == 0, done.stderr
+    downloads = [line for line in Hub.asked if line.startswith("GET") and "resolve" in line]
+    file = card_for("tabicl-v2", "classification").file
+    assert downloads == [f"GET /jingang/TabICL/resolve/{PINNED}/{file}"]
+    assert set(models.REVISIONS) <= {card.repository for card in models.CARDS}
 
 
 def test_download_that_breaks_off(

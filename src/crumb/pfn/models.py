@@ -79,6 +79,16 @@ class ModelCard:
     licence: str
     sha256: str | None = None
 
+    @property
+    def revision(self) -> str | None:
+        """The commit on the hub that is downloaded; None: the newest one."""
+        return REVISIONS.get(self.repository or "")
+
+
+# A commit of each repository on the hub, so that a name means the same weights for ever. No commit
+# is recorded yet: this was written without access to the hub. Until then a name means the file of
+# its date, saved estimators hold the checksum of their weights, and what is here is not replaced.
+REVISIONS: dict[str, str] = {}
 
 BSD, PRIOR_LABS = "BSD-3-Clause", "Prior Labs (Apache-2.0 with attribution)"
 # Windows. Embedded: a little above the longest tables of its pre-training (docs/model-card.md).
@@ -156,7 +166,7 @@ def locate(card: ModelCard) -> Path | None:
             return folder / card.file
     from huggingface_hub import try_to_load_from_cache
 
-    cached = try_to_load_from_cache(card.repository, card.file)
+    cached = try_to_load_from_cache(card.repository, card.file, revision=card.revision)
     return Path(cached) if isinstance(cached, str) else None
 
 
@@ -175,7 +185,8 @@ def fetch(card: ModelCard) -> Path:
             f"and the hub cannot be reached: {where}."
         )
     try:
-        return Path(hf_hub_download(card.repository, card.file, local_dir=model_dir()))
+        pinned = {"revision": card.revision, "local_dir": model_dir()}
+        return Path(hf_hub_download(card.repository, card.file, **pinned))
     except Exception as error:  # of a dozen unrelated types; each means the same to a user
         raise WeightsMissing(
             f"Downloading the weights of {card.name!r} ({card.file}) failed "
