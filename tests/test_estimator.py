@@ -20,10 +20,11 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from crumb import MICP, CrumbClassifier, CrumbRegressor, paper_configuration
+from crumb import MICP, CrumbClassifier, CrumbRegressor, paper_configuration, select_contexts
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.machine import resolve_device
 from crumb.pfn import models
+from crumb.selection import base
 
 KNN = KNeighborsClassifier(1)
 
@@ -470,3 +471,19 @@ def test_a_fit_that_fails_keeps_the_old_classes_and_columns() -> None:
             clf.fit(X_wrong, y_wrong)
         assert clf.classes_.tolist() == ["a", "b"]
         np.testing.assert_array_equal(clf.predict(X[:9]), before)
+
+
+def test_micp_clusters_the_pool_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = blobs(300)
+    model = CrumbClassifier(model=KNN, strategy="micp", context_size=30, device="cpu").fit(X, y)
+    expected = select_contexts(X, X[:20], y_pool=y, strategy="micp", context_size=30)
+    clustered = []
+    monkeypatch.setattr(base, "cluster", lambda *given: clustered.append(given))
+    for _ in range(2):
+        plan = model.plan(X[:20])
+        assert [rows.tolist() for rows in plan.contexts] == [
+            rows.tolist() for rows in expected.contexts
+        ]
+    again = pickle.loads(pickle.dumps(model))
+    assert again.plan(X[:20]).n_clusters == expected.n_clusters
+    assert not clustered

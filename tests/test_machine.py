@@ -10,9 +10,17 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.parallel import Parallel, delayed
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from crumb.errors import InvalidInput
-from crumb.machine import block_threads, quiet, resolve_jobs, said_once, torch_threads
+from crumb.machine import (
+    blas_in_one_thread,
+    block_threads,
+    quiet,
+    resolve_jobs,
+    said_once,
+    torch_threads,
+)
 from crumb.selection.clustering import cluster
 
 
@@ -130,3 +138,18 @@ def test_threads_neither_wait_for_each_other_s_warnings_nor_lose_them() -> None:
         thread.join()
 
     assert recorded(work) == ["mine"]
+
+
+def blas_threads() -> set[int]:
+    return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+
+def test_the_last_one_who_wants_single_threads_lifts_the_limit() -> None:
+    with threadpool_limits(3, "blas"):
+        first, second = blas_in_one_thread(), blas_in_one_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert blas_threads() == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == {3}

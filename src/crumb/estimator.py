@@ -130,6 +130,8 @@ class _Crumb(BaseEstimator):
             check_in_memory(where, columns)
             pool, classes, backend = self._learn_table(X, y, options)
         options = options.resolve(pool, backend.window)
+        if options.budget is None and not pool.on_disk:  # files are read when queries come
+            options.strategy.learn(pool.finder(options), options.context_size)
         self.pool_, self.options_ = pool, options
         self.backend_ = backend if engine is None else engine.backend(backend)
         self.bandwidth_, self.context_size_ = options.bandwidth, options.context_size

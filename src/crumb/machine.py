@@ -19,6 +19,8 @@ from contextvars import ContextVar
 from numbers import Integral
 from typing import Any
 
+from threadpoolctl import threadpool_limits
+
 from crumb.errors import InvalidInput
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
@@ -109,6 +111,38 @@ def torch_threads(n_jobs: int | None) -> Iterator[None]:
         with _threads:
             _changed -= 1
             torch.set_num_threads(_usual)
+
+
+_blas_users = 0
+_blas_limits: Any = None
+
+
+@contextmanager
+def blas_in_one_thread() -> Iterator[None]:
+    """Matrix products of this process in one thread each.
+
+    There is one limit for the whole process. It is lifted when its last user leaves: if all put
+    back what they have found, the limit of another thread could stay for good.
+    """
+    global _blas_users, _blas_limits
+    with _threads:
+        if not _blas_users:
+            _blas_limits = threadpool_limits(1, "blas")
+        _blas_users += 1
+    try:
+        yield
+    finally:
+        with _threads:
+            _blas_users -= 1
+            if not _blas_users:
+                _blas_limits.restore_original_limits()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """All compiled code that this thread calls, in one thread."""
+    with threadpool_limits(1, "openmp"), blas_in_one_thread():  # OpenMP has a limit per thread
+        yield
 
 
 @contextmanager

@@ -100,6 +100,11 @@ class Pool(ABC):
 
         return make_plan(self, queries, options, evidence)
 
+    @cached_property
+    def known_centroids(self) -> dict[tuple[int, int], np.ndarray]:
+        """Where finders remember how they have clustered the pool."""
+        return {}
+
     @property
     def shape(self) -> tuple[int, int]:
         """Rows, and columns of the selection space."""
@@ -182,7 +187,7 @@ class TablePool(Labelled, Pool):
 
     def finder(self, options: Options) -> Finder:
         codes = self.y if self.n_classes is not None else None
-        return TableFinder(self.points, codes, options.seed)
+        return TableFinder(self.points, codes, options.seed, self.known_centroids)
 
 
 def check_in_memory(where: Any, columns: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,6 +21,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 from small_tables import classes, frame, numbers, targets
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidInput
@@ -209,3 +210,26 @@ def test_with_a_frozen_plan_an_answer_does_not_depend_on_the_batch(model: Any) -
     for size in (1, 2, 3, 5, 17, 100, 257):
         some = rng.choice(300, size)
         np.testing.assert_array_equal(ask(Q[some], plan=plan), whole[some])
+
+
+class Watched(DecisionTreeClassifier):
+    """Notes how many threads compiled code may use while it learns."""
+
+    threads: ClassVar[list[set[int]]] = []
+
+    def fit(self, X: Any, y: Any, **more: Any) -> Any:
+        self.threads.append({one["num_threads"] for one in threadpool_info()})
+        return super().fit(X, y, **more)
+
+
+@pytest.mark.parametrize(("rows", "usual"), [(200, False), (10_200, True)])
+def test_small_contexts_are_learned_in_one_thread(rows: int, usual: bool) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 2))
+    model = CrumbClassifier(model=Watched(), strategy="full", device="cpu").fit(X, X[:, 0] > 0)
+    with threadpool_limits(3):
+        Watched.threads.clear()
+        model.predict(X[:5])
+        after = {one["num_threads"] for one in threadpool_info()}
+    assert Watched.threads[0] == ({3} if usual else {1})
+    assert after == {3}

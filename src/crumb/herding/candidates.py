@@ -16,13 +16,12 @@ from itertools import chain
 
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from crumb.herding.greedy import Clusters, EarlyStopping, Herded, herd, means_within
 from crumb.herding.kernel import Rbf, Trace
 from crumb.herding.neighbours import FIRST, Candidates, PoolCandidates
-from crumb.machine import Advance, MapBlocks, no_progress
+from crumb.machine import Advance, MapBlocks, blas_in_one_thread, no_progress
 from crumb.rng import generator
 
 ENOUGH = 0.02  # a doubling that lowers the MMD² by less was not needed
@@ -67,7 +66,7 @@ def herd_candidates(
     all else is in float64. ``candidates`` names the rows where ``pool`` is not the whole pool:
     at most ``available`` for a cluster.
     """
-    with threadpool_limits(1, "blas"):  # threads take clusters, and do not split products
+    with blas_in_one_thread():  # threads take clusters, and do not split products
         rows = candidates
         if rows is None:
             queries, labels = clusters.queries.double().numpy(), clusters.labels.numpy()

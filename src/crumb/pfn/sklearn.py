@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
@@ -10,12 +11,16 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
+from crumb.machine import one_thread
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
 from crumb.pfn.contexts import pieces
 
 # Products of few rows round differently from products of many. With a frozen plan an answer may
 # depend on its row alone, so estimators see pieces of this one size, however many rows are asked.
 PIECE = 256
+# Rows of a context up to which threads do not help an estimator: they wait for each other at every
+# small step, on a busy machine for many times the time of the work.
+SMALL = 10_000
 
 
 class SklearnBackend(Backend):
@@ -28,7 +33,7 @@ class SklearnBackend(Backend):
             self.outputs = ("proba", "label") if hasattr(estimator, "predict_proba") else ("label",)
 
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
-        return _fit_predict(clone(self.estimator), task, output)
+        return next(iter(self.predict_contexts([task], output)))
 
     def predict_contexts(
         self, tasks: Iterable[ContextTask], output: Output
@@ -37,9 +42,12 @@ class SklearnBackend(Backend):
         tasks = iter(tasks)
         # A few tasks at a time, so that not all contexts are in memory at once.
         while batch := list(islice(tasks, 4 * jobs)):
-            yield from Parallel(n_jobs=jobs)(
-                delayed(_fit_predict)(clone(self.estimator), task, output) for task in batch
-            )
+            large = max(len(task.X) for task in batch) > SMALL
+            with nullcontext() if large else one_thread():
+                answers = Parallel(n_jobs=jobs)(
+                    delayed(_fit_predict)(clone(self.estimator), task, output) for task in batch
+                )
+            yield from answers
 
 
 def _fit_predict(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:

@@ -44,7 +44,7 @@ class FileFinder(Finder):
 
     def __init__(self, pool: FilePool, options: Options):
         self.pool, self.size, self.reference = pool, pool.size, pool.reference
-        self.seed, self.verbose = options.seed, options.verbose
+        self.seed, self.verbose, self.known = options.seed, options.verbose, pool.known_centroids
         self.min_per_class = options.min_per_class if pool.n_classes else 0
 
     def find(self, centroids: np.ndarray, *questions: Question) -> list[list[np.ndarray]]:
@@ -93,7 +93,7 @@ class FileFinder(Finder):
         first = count if kernel == "exact" else None
         return {"candidates": candidates, "most": count, "available": count, "first": first}, facts
 
-    def centroids(self, n_clusters: int) -> np.ndarray:
+    def cluster_pool(self, n_clusters: int) -> np.ndarray:
         """By mini-batch k-means on the sketch."""
         from sklearn.cluster import MiniBatchKMeans
 

@@ -142,7 +142,8 @@ class FilePool(Pool):
         read, shards = partial(self.reader.read_shard, with_codes), self.source.shards
         found = zip(*self.engine.map(read, shards, len(shards)), strict=True)
         points, codes = map(np.concatenate, found)
-        return TableFinder(points, codes if with_codes else None, options.seed)
+        known = self.known_centroids
+        return TableFinder(points, codes if with_codes else None, options.seed, known)
 
     def hold(self, contexts: Sequence[np.ndarray]) -> HeldRows:
         """The rows of some contexts, read from the files unless they are here already."""

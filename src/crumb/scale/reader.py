@@ -18,10 +18,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from threadpoolctl import threadpool_limits
 
 from crumb.errors import InvalidInput
-from crumb.machine import progress_bar
+from crumb.machine import blas_in_one_thread, progress_bar
 from crumb.scale.engine import Engine
 from crumb.scale.source import Shard, Source, View, among
 from crumb.table.encoder import LARGEST, TableEncoder
@@ -173,7 +172,7 @@ class Gather:
     def __call__(self, task: tuple[Shard, np.ndarray]) -> Statistics:
         shard, wanted = task
         parts = []
-        with threadpool_limits(1, "blas"):  # workers take shards, and do not split products
+        with blas_in_one_thread():  # workers take shards, and do not split products
             for first, block in shard.numbered_blocks():
                 here = among(wanted, first, len(block)) - first
                 parts.append(self._block(block, shard, here))

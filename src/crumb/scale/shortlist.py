@@ -20,9 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from crumb.machine import progress_bar
+from crumb.machine import blas_in_one_thread, progress_bar
 from crumb.scale.engine import Engine
 from crumb.scale.reader import Reader
 from crumb.scale.rules import Block, Rule
@@ -148,7 +147,7 @@ class Score:
     def __call__(self, task: tuple[Shard, np.ndarray]) -> Kept:
         shard, limits = task
         found, step = Shortlist(self.rules, limits), max(256, BLOCK_CELLS // self.n_clusters)
-        with threadpool_limits(1, "blas"):  # workers take shards, and do not split products
+        with blas_in_one_thread():  # workers take shards, and do not split products
             for first, table in shard.numbered_blocks(self.with_codes):
                 for start in range(0, len(table), step):
                     part = table.slice(start, step)

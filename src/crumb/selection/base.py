@@ -83,6 +83,8 @@ class Finder(ABC):
 
     whole: ClassVar[bool]  # whether the points of all rows are in memory
     size: int  # N
+    seed: int
+    known: dict[tuple[int, int], np.ndarray]  # centroids of the pool, by their number and seed
     held: Held  # after the questions: at least the rows of the answers
     reference: np.ndarray  # points that stand for the pool
 
@@ -94,9 +96,19 @@ class Finder(ABC):
     def candidates(self, problem: Problem, labels: np.ndarray, centroids: np.ndarray) -> Among:
         """For herding a context for each cluster of queries."""
 
-    @abstractmethod
     def centroids(self, n_clusters: int) -> np.ndarray:
-        """Of clusters of the pool, at most that many."""
+        """Of clusters of the pool, at most that many. The pool is clustered once, then known."""
+        key = n_clusters, self.seed
+        found = self.known.get(key)
+        if found is None:
+            found = self.cluster_pool(n_clusters)
+            self.known.clear()  # the latest will be asked for again
+            self.known[key] = found
+        return found
+
+    @abstractmethod
+    def cluster_pool(self, n_clusters: int) -> np.ndarray:
+        """What ``centroids`` gives, computed."""
 
 
 class TableFinder(Finder):
@@ -104,8 +116,15 @@ class TableFinder(Finder):
 
     whole = True
 
-    def __init__(self, points: np.ndarray, codes: np.ndarray | None = None, seed: int = 0):
+    def __init__(
+        self,
+        points: np.ndarray,
+        codes: np.ndarray | None = None,
+        seed: int = 0,
+        known: dict[tuple[int, int], np.ndarray] | None = None,
+    ):
         self.held, self.size, self.seed = Held(points, codes), len(points), seed
+        self.known = {} if known is None else known
 
     @cached_property
     def reference(self) -> np.ndarray:  # type: ignore[override]
@@ -126,7 +145,7 @@ class TableFinder(Finder):
     def candidates(self, problem: Problem, labels: np.ndarray, centroids: np.ndarray) -> Among:
         return {"most": problem.search.most_candidates}, {}
 
-    def centroids(self, n_clusters: int) -> np.ndarray:
+    def cluster_pool(self, n_clusters: int) -> np.ndarray:
         return cluster(self.held.points, n_clusters, self.seed)[1]
 
 
@@ -283,6 +302,10 @@ class Strategy(BaseEstimator, ABC):
         super().__init_subclass__(**kwargs)
         if "name" in cls.__dict__:  # without a name of its own it must not replace its parent
             REGISTRY[cls.name] = cls
+
+    def learn(self, finder: Finder, n: int) -> object:
+        """Find out what does not depend on queries, for contexts of n rows. Most learn nothing."""
+        return None
 
     @abstractmethod
     def select(self, problem: Problem) -> Selection:

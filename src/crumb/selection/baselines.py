@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from crumb.errors import InvalidInput, positive
-from crumb.selection.base import Nearest, Problem, RandomOfCells, Selection, Strategy
+from crumb.selection.base import Finder, Nearest, Problem, RandomOfCells, Selection, Strategy
 from crumb.selection.clustering import cluster, nearest_centroid
 
 
@@ -94,13 +94,16 @@ class MICP(Strategy):
         self.gamma = gamma
         self.n_clusters = n_clusters
 
+    def learn(self, finder: Finder, n: int) -> np.ndarray:
+        return finder.centroids(self.prompters(finder.size, n))
+
     def select(self, problem: Problem) -> Selection:
-        centroids = problem.finder.centroids(self._prompters(problem.finder.size, problem.n))
+        centroids = self.learn(problem.finder, problem.n)
         # K*: only the prompters that got queries run, so only they are built.
         used, labels = np.unique(nearest_centroid(problem.queries, centroids), return_inverse=True)
         return Selection(labels, centroids[used], _contexts_of_cells(problem, centroids, used))
 
-    def _prompters(self, rows: int, n: int) -> int:
+    def prompters(self, rows: int, n: int) -> int:
         """K' for a pool of that many rows and contexts of n."""
         if self.n_clusters is not None:
             return positive("MICP's n_clusters", self.n_clusters)
