@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import time
+import warnings
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,10 +17,23 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
 from crumb import CrumbClassifier, CrumbRegressor, load
-from crumb.budget import LADDER, Budget, PassCost, Rung, choose, highest, parse_budget, rungs, timed
+from crumb.budget import (
+    LADDER,
+    Budget,
+    Clock,
+    PassCost,
+    Rung,
+    choose,
+    highest,
+    parse_budget,
+    rungs,
+    slowness,
+    timed,
+)
 from crumb.errors import InvalidInput
 from crumb.options import Options
 from crumb.pfn import BackendSettings, resolve_backend
+from crumb.selection.clustering import clustering_values
 
 X, Y = make_classification(3_000, 8, n_informative=5, random_state=0)
 
@@ -230,3 +246,130 @@ def test_rungs_know_what_fits() -> None:
     assert Rung(1, 1, 2.0, 3.0).fits(Budget(2.0, 3.0))
     assert not Rung(1, 1, 2.0, 3.0).fits(Budget(1.9, None))
     assert not Rung(1, 1, 2.0, 3.0).fits(Budget(None, 2.9))
+
+
+def linear_cost(each=0.0, per_row=0.01) -> PassCost:
+    """Of a back-end whose work is its rows and queries."""
+    return PassCost(backend(LogisticRegression()), 10, each, per_row)
+
+
+class Time:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_in_time_no_context_is_cut() -> None:
+    now = Time()
+    clock = Clock(101.0, linear_cost(), now)
+    clock.start([(900, 100)] * 10)  # 10 s each
+    for _ in range(10):
+        assert clock.rows(900, 100) == 900
+        now.now += 10.0
+
+
+@given(slow=st.floats(1.0, 8.0), passes=st.integers(2, 40), lost=st.floats(0.0, 0.5))
+def test_passes_that_are_slower_than_expected_end_in_time_all_the_same(slow, passes, lost) -> None:
+    """At most late by what the smallest contexts take, and by the first passes before it showed."""
+    now, cost, whole = Time(), linear_cost(), 20.0  # seconds of a pass of 1,900 rows
+    until = passes * whole
+    clock = Clock(until, cost, now)
+    now.now = lost * until  # planning took longer than expected
+    clock.start([(1_900, 100)] * passes)
+    for _ in range(passes):
+        now.now += slow * cost.one(clock.rows(1_900, 100), 100)
+    least = slow * cost.one(LADDER[0], 100)
+    assert now.now <= until + slow * whole + passes * least * (slow > 5)
+    if slow == 1.0 and not lost:
+        assert now.now == pytest.approx(until)
+
+
+class Sleepy(DecisionTreeRegressor):
+    """Takes a time that is known: a millisecond a row, and ten times as long once it is busy."""
+
+    pace: ClassVar[float] = 1e-3
+    sizes: ClassVar[list[int]] = []
+
+    def fit(self, X, y, **more):
+        self.sizes.append(len(X))
+        time.sleep(self.pace * len(X))
+        return super().fit(X, y, **more)
+
+
+def test_a_machine_that_gets_busy_halfway(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sleeping takes no processor, so other work on this machine hardly matters."""
+    given = {"n_clusters": 12, "budget": "6s", "device": "cpu", "n_jobs": 1}
+    model = CrumbRegressor(model=Sleepy(), strategy="centroid", **given).fit(
+        X[:2_500], X[:2_500, 0]
+    )
+    make_plan = model.pool_.plan
+
+    def busy(*given, **named):
+        plan = make_plan(*given, **named)
+        monkeypatch.setattr(Sleepy, "pace", 1e-2)
+        Sleepy.sizes.clear()
+        return plan
+
+    monkeypatch.setattr(model.pool_, "plan", busy)
+    started = time.perf_counter()
+    answers = model.predict(X[2_500:])
+    seconds = time.perf_counter() - started
+    assert np.isfinite(answers).all()
+    assert len(Sleepy.sizes) == 12
+    assert Sleepy.sizes[-1] == LADDER[0] < Sleepy.sizes[0]
+    promised = 1e-2 * 12 * Sleepy.sizes[0]  # what it would have taken without looking at the clock
+    assert seconds < promised / 2
+
+
+def test_prices_of_strategies() -> None:
+    cost = linear_cost(each=1.0, per_row=0.0)
+
+    def expected(strategy, budget=1e9, **more):
+        options = settings(budget=Budget(budget), strategy=strategy, **more)
+        return choose(options, cost, 300, (50_000, 20), None).facts["budget"]["expected_seconds"]
+
+    assert expected("centroid", n_clusters=20) == pytest.approx(20, abs=1)
+    # One pass for each query, or for each of N/n clusters of the pool, which are found first.
+    pool = clustering_values(50_000, 100) * 10e-9
+    assert expected("micp", context_size=500) == pytest.approx(100 + pool)
+    assert expected("micp", context_size=50) == pytest.approx(300 + 10 * pool)
+    with pytest.warns(UserWarning, match="more than the budget"):
+        assert expected("knn", 100.0, context_size=500) == pytest.approx(300)
+
+
+def test_random_features_and_the_exact_kernel_cost_what_they_cost() -> None:
+    cost = linear_cost(per_row=0.0)
+
+    def expected(rows, **more):
+        options = settings(budget=Budget(1.0), context_size=1_000, n_clusters="auto", **more)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            chosen = choose(options, cost, 300, (rows, 20), None)
+        return chosen.facts["budget"]["expected_seconds"]
+
+    assert expected(10**7, kernel="rff") > 5 * expected(10**6, kernel="rff") > 1
+    assert expected(10**6, kernel="rff", rff_dim=1_024) > 1.5 * expected(10**6, kernel="rff")
+    assert expected(10**7, kernel="exact") > 5 * expected(10**6, kernel="exact") > 1
+
+
+def test_a_busy_machine_plans_less() -> None:
+    cost = PassCost(backend("embedded"), 10, each=0.0, per_work=1e-10)
+    usual, busy = (
+        choose(settings(budget=Budget(5.0)), cost, 1_000, (500_000, 20), None, 0.0, slow)
+        for slow in (1.0, 4.0)
+    )
+    assert busy.affordable == usual.affordable // 4
+    assert busy.context_size <= usual.context_size
+    assert slowness("cpu", 1) >= 1.0
+
+
+def test_the_pace_is_measured_again_before_every_prediction() -> None:
+    model = CrumbRegressor(model=Sleepy(), budget="9s", device="cpu", n_jobs=1, n_clusters=3)
+    model.fit(X[:2_500], X[:2_500, 0])
+    first = model.plan(X[2_500:2_600]).settings["context_size"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sleepy, "pace", 1e-2)
+        assert model.plan(X[2_500:2_600]).settings["context_size"] < first

@@ -1,9 +1,13 @@
 """Seconds or gigabytes instead of K and n: the most and largest contexts that fit.
 
-What a pass takes is measured on this machine: two small passes are timed, and the model's own count
-of operations gives the rest. What stage 2 takes comes from ``herding/search.py``. The rungs of a
-ladder keep n = 50 K, as the defaults do (20 clusters, 1,000 rows); the highest one that fits is
-taken. Times vary, so the choice may differ from run to run; the plan says what was chosen.
+What a pass takes is measured on this machine, each time: two small passes are timed, and the
+model's own count of operations gives the rest. What planning takes comes from
+``herding/search.py`` and from how fast kernel values are at the moment. While the passes run, a
+``Clock`` cuts the contexts to come where time runs short: their first rows are the most wanted.
+
+The rungs of a ladder keep n = 50 K, as the defaults do (20 clusters, 1,000 rows); the highest one
+that fits is taken. Times vary, so the choice may differ from run to run; the plan says what was
+chosen.
 """
 
 from __future__ import annotations
@@ -12,20 +16,24 @@ import math
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from crumb.errors import InvalidInput
-from crumb.herding.search import Load, affordable_values
+from crumb.herding.kernel import Rbf
+from crumb.herding.search import USUAL_COLUMNS, Load, affordable_values
 from crumb.infer import infer
+from crumb.machine import block_threads, resolve_jobs
 from crumb.pfn import Backend, Output
 from crumb.pool import Labelled
 from crumb.rng import generator
-from crumb.selection import KNN, MMD
+from crumb.selection import MMD
+from crumb.selection.clustering import clustering_values
 from crumb.table.encoder import take
 
 if TYPE_CHECKING:
@@ -61,12 +69,39 @@ class PassCost:
     each: float
     per_work: float
 
+    def one(self, rows: int, queries: int) -> float:
+        return self.each + self.per_work * self.backend.work(rows, queries, self.columns)
+
     def seconds(self, passes: int, rows: int, queries: int) -> float:
-        work = self.backend.work(rows, -(-queries // passes), self.columns)
-        return passes * (self.each + self.per_work * work)
+        return passes * self.one(rows, -(-queries // passes))
 
     def bytes(self, passes: int, rows: int, queries: int) -> float:
         return self.backend.bytes(rows, -(-queries // passes), self.columns)
+
+
+class Clock:
+    """Looks at the time while the passes run: where they are late, the next contexts are cut."""
+
+    def __init__(self, until: float, cost: PassCost, now: Callable[[], float] = time.perf_counter):
+        self.until, self.cost, self.now = until, cost, now
+        self.left = self.done = self.started = 0.0  # seconds: expected, expected so far, the start
+
+    def start(self, passes: Iterable[tuple[int, int]]) -> None:
+        """Rows and queries of the passes to come."""
+        self.left = sum(self.cost.one(*one) for one in passes)
+        self.done, self.started = 0.0, self.now()
+
+    def rows(self, rows: int, queries: int) -> int:
+        """How many of its rows the next context may have."""
+        now, whole = self.now(), self.cost.one(rows, queries)
+        slow = max(1.0, (now - self.started) / self.done) if self.done else 1.0
+        share = (self.until - now) / (slow * self.left) if self.left else 1.0
+        if share < 1:
+            fit = (n for n in reversed(LADDER) if self.cost.one(n, queries) <= share * whole)
+            rows = min(rows, next(fit, LADDER[0]))
+        self.left -= whole
+        self.done += self.cost.one(rows, queries)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -140,26 +175,33 @@ def choose(
     shape: tuple[int, int],
     window: int | None,
     spent: float = 0.0,
+    slow: float = 1.0,
 ) -> Options:
     """The options with K and n that fit, unless the user fixed them, and what they should take.
 
-    ``shape``: of the pool in the selection space. ``spent``: seconds that measuring has taken.
+    ``shape``: of the pool in the selection space. ``spent``: seconds that are gone already.
+    ``slow``: how many times longer than usual planning takes on this machine at the moment.
     """
     budget = options.budget
     assert budget is not None
-    seconds = None if budget.seconds is None else HERDING_SHARE * budget.seconds
+    seconds = None if budget.seconds is None else HERDING_SHARE * budget.seconds / slow
     affordable = affordable_values(options.device, options.n_jobs, seconds)
     herds = isinstance(options.strategy, MMD)
 
     def price(clusters: int, rows: int) -> tuple[float, float]:
         load = Load(shape[0], queries, clusters, rows, shape[1])
-        herding = load.seconds(affordable, options.device, options.n_jobs) if herds else 0.0
-        largest = passes.bytes(clusters, rows, queries)
-        largest = max(largest, load.bytes(options.device)) if herds else largest
-        return spent + herding + passes.seconds(clusters, rows, queries), largest / 1e9
+        asked = options.strategy.demand(shape[0], queries, clusters, rows)
+        values = clustering_values(asked.points, asked.clusters) * load.weight
+        planning = values / affordable_values("cpu", 1, 1.0)  # k-means runs in one thread
+        largest = passes.bytes(asked.passes, rows, queries)
+        if herds:
+            search = replace(options, affordable=affordable).search(load)
+            planning += load.seconds(affordable, options.device, options.n_jobs, search)
+            largest = max(largest, load.bytes(options.device))
+        return spent + slow * planning + passes.seconds(asked.passes, rows, queries), largest / 1e9
 
     clusters = options.n_clusters if options.fixed_clusters else None
-    clusters = queries if isinstance(options.strategy, KNN) else clusters
+    clusters = clusters if options.strategy.shares else queries
     rows = options.context_size if options.fixed_size else None
     rung = highest(rungs(queries, shape[0], window, clusters, rows, price), budget)
     expected = {f"expected_{kind}": round(getattr(rung, kind), 3) for kind in asdict(budget)}
@@ -168,8 +210,13 @@ def choose(
     return replace(options, n_clusters=k, context_size=n, affordable=affordable, facts=facts)
 
 
-def measure(backend: Backend, pool: Labelled, queries: int, seed: int) -> PassCost:
-    """Time two sizes of passes, with rows of the pool as queries."""
+def measure(
+    backend: Backend, pool: Labelled, queries: int, seed: int, before: PassCost | None = None
+) -> PassCost:
+    """Time two sizes of passes, with rows of the pool as queries.
+
+    Where that was done ``before``, one small pass tells how fast the machine is now.
+    """
     columns, size = pool.rows.shape[1], len(pool.ids)
     together = 1 if backend.settings.device == "cpu" else TOGETHER
     asked = max(1, min(MOST_ASKED, queries // 20))
@@ -185,8 +232,28 @@ def measure(backend: Backend, pool: Labelled, queries: int, seed: int) -> PassCo
     def work(rows: int) -> float:
         return together * backend.work(min(rows, size), asked, columns)
 
+    if before is not None:
+        started = time.perf_counter()
+        run(TRIALS[0])
+        slow = time.perf_counter() - started
+        slow /= together * before.one(min(TRIALS[0], size), asked)
+        return replace(before, each=slow * before.each, per_work=slow * before.per_work)
     each, per_work = timed(run, work)
     return PassCost(backend, columns, each / together, per_work)
+
+
+def slowness(device: str, n_jobs: int | None) -> float:
+    """How many times longer than usual planning takes at the moment: other work may go on here."""
+    if device != "cpu":
+        return 1.0
+    kernel, rows = Rbf(1.0), torch.ones(1_000, USUAL_COLUMNS, dtype=torch.float64)
+    blocks = 4 * resolve_jobs(n_jobs)
+    with block_threads(n_jobs) as map_blocks:
+        started = time.perf_counter()
+        list(map_blocks(lambda block: kernel(rows, rows), range(blocks)))
+        seconds = time.perf_counter() - started
+    usual = blocks * len(rows) ** 2 / affordable_values(device, n_jobs, 1.0)
+    return max(1.0, seconds / usual)
 
 
 def timed(run: Callable[[int], object], work: Callable[[int], float]) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from crumb.budget import PassCost, choose, measure
+from crumb.budget import Clock, PassCost, choose, measure, slowness
 from crumb.errors import InvalidInput, megabytes, positive
 from crumb.herding.greedy import EarlyStopping
 from crumb.infer import infer
@@ -226,32 +226,47 @@ class _Crumb(BaseEstimator):
 
     def plan_points(self, points: np.ndarray, evidence: bool = True) -> Plan:
         """``plan`` for queries that are points of the selection space already."""
-        return self.pool_.plan(points, self._affordable(len(points)), evidence)
+        options, _ = self._affordable(len(points), time.perf_counter())
+        return self.pool_.plan(points, options, evidence)
 
-    def _affordable(self, queries: int) -> Options:
-        """The options, with the K and n that fit into the budget if there is one."""
+    def _affordable(self, queries: int, started: float) -> tuple[Options, Clock | None]:
+        """The options, with the K and n that fit into the budget if there is one, and a clock."""
         options = self.options_
         if options.budget is None:
-            return options
-        started = time.perf_counter()
-        if self._pass_cost is None:
-            self._pass_cost = measure(self.backend_, self.pool_.sample, queries, options.seed)
+            return options, None
+        # Each time: an hour later the machine may be busy.
+        cost = measure(self.backend_, self.pool_.sample, queries, options.seed, self._pass_cost)
+        self._pass_cost = cost
+        slow = slowness(options.device, options.n_jobs)
         spent = time.perf_counter() - started
-        about = queries, self.pool_.shape, self.backend_.window, spent
-        return choose(options, self._pass_cost, *about)
+        about = queries, self.pool_.shape, self.backend_.window, spent, slow
+        seconds = options.budget.seconds
+        clock = None if seconds is None else Clock(started + seconds, cost)
+        return choose(options, cost, *about), clock
+
+    def _planned(self, points: np.ndarray, started: float) -> tuple[Plan, Clock | None]:
+        """A plan for these queries alone."""
+        options, clock = self._affordable(len(points), started)
+        plan = self.pool_.plan(points, options, evidence=False)
+        if clock is not None:  # the clock keeps the first rows: those of rare classes among them
+            pairs = zip(plan.contexts, plan.swapped.tolist(), strict=True)
+            plan.contexts = [np.roll(context, swapped) for context, swapped in pairs]
+        return plan, clock
 
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
+        started, clock = time.perf_counter(), None
         rows, points = self.encode(X)
         self.backend_.check_output(output)
         frozen = plan is not None
         if plan is None:
-            plan = self.plan_points(points, evidence=False)
+            plan, clock = self._planned(points, started)
         elif not isinstance(plan, Plan):
             raise InvalidInput(f"plan must be a Plan (Plan.load reads one), got {plan!r}.")
         plan.check_pool(self.pool_.fingerprint)
         labels = plan.route(points) if frozen else plan.labels
         held = self.pool_.hold(plan.contexts)
-        return infer(self.backend_, held, plan.contexts, labels, rows, output, self.verbose, frozen)
+        asked = plan.contexts, labels, rows, output, self.verbose, frozen
+        return infer(self.backend_, held, *asked, clock=clock)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file without pickle; ``crumb.load`` reads it."""
@@ -326,7 +341,7 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         What a prediction may take: ``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of
         seconds. It chooses ``n_clusters`` and ``context_size`` where these are ``"auto"``. Two
         small passes are timed first; ``plan.settings["budget"]`` says what the choice should take.
-        Times vary, and so may the choice.
+        Times vary, and so may the choice. ``predict`` cuts contexts when it runs late.
     kernel : {"auto", "exact", "candidates", "rff"}, default="auto"
         How contexts are searched. ``"exact"``: the RBF kernel, with every row of the pool a
         candidate for every choice. ``"candidates"``: the same among fewer rows (CPU): rows drawn

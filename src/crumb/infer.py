@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from crumb.pfn.base import Backend, ContextTask, Output, TargetScale
 from crumb.pool import Labelled
 from crumb.table.encoder import Rows, take
 
+if TYPE_CHECKING:
+    from crumb.budget import Clock
+
 BREATH = 0.001  # seconds between contexts that are made ready, so that waiting passes get a turn
 
 
@@ -21,8 +25,9 @@ BREATH = 0.001  # seconds between contexts that are made ready, so that waiting 
 class Pass:
     """One distinct context and the queries that it answers."""
 
-    context: np.ndarray
+    context: np.ndarray  # rising
     queries: np.ndarray
+    wanted: np.ndarray  # the context, most wanted rows first
 
 
 def infer(
@@ -35,22 +40,27 @@ def infer(
     verbose: int = 0,
     again: bool = False,
     keep: bool = True,
+    clock: Clock | None = None,
 ) -> np.ndarray:
     """Answers (T, …) for all queries.
 
     ``again``: the same contexts will be asked again; ``keep``: they may be kept for that.
+    ``clock`` may cut contexts, whose first rows stay.
     """
     backend.check_output(output)
     passes, result = distinct_passes(contexts, labels), None
     asked = [_teaches(backend, pool, one.context) for one in passes]
-    pairs = list(zip(passes, asked, strict=True))
-    tasks = (_task(backend, pool, one, queries, again, keep) for one, ask in pairs if ask)
+    teaching = [i for i, ask in enumerate(asked) if ask]
+    in_time = teaching if clock is None else _cut(clock, backend, pool, passes, teaching)
+    tasks = (_task(backend, pool, passes[i], queries, again, keep) for i in in_time)
     answers = iter(backend.predict_contexts(tasks, output))
     with progress_bar(len(passes), "passes", verbose) as advance:
-        for one, ask in pairs:
+        for i, ask in enumerate(asked):
+            raw = next(answers) if ask else None
+            one = passes[i]  # as it was when it was asked
             y = pool.labels(one.context)
-            if ask:
-                answer = _globally(next(answers), y, pool.n_classes, output, backend)
+            if raw is not None:
+                answer = _globally(raw, y, pool.n_classes, output, backend)
             else:  # a context that teaches nothing is answered without the model
                 alone = _marginal(y, pool.n_classes, output)
                 answer = np.broadcast_to(alone, (len(one.queries), *alone.shape))
@@ -62,10 +72,23 @@ def infer(
     return result
 
 
+def _cut(
+    clock: Clock, backend: Backend, pool: Labelled, passes: list[Pass], which: list[int]
+) -> Iterator[int]:
+    """Some passes one after the other, each cut to what there is time for when its turn comes."""
+    clock.start((len(passes[i].context), len(passes[i].queries)) for i in which)
+    for i in which:
+        one = passes[i]
+        wanted = one.wanted[: clock.rows(len(one.context), len(one.queries))]
+        if len(wanted) < len(one.context) and _teaches(backend, pool, wanted):
+            passes[i] = Pass(np.sort(wanted), one.queries, wanted)
+        yield i
+
+
 def keep_contexts(backend: Backend, pool: Labelled, contexts: Iterable[np.ndarray]) -> None:
     """Make contexts ready before their queries come, the first ones first, as room allows."""
     for context in contexts:
-        nobody = Pass(np.sort(context), np.empty(0, dtype=np.int64))
+        nobody = Pass(np.sort(context), np.empty(0, dtype=np.int64), context)
         if _teaches(backend, pool, nobody.context):
             backend.keep(_task(backend, pool, nobody, pool.rows, again=True, keep=True))
             time.sleep(BREATH)
@@ -81,12 +104,14 @@ def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass
 
     To the PFN a context is a set. Its rows go in by row number, so equal sets are equal inputs.
     """
-    shared: dict[bytes, tuple[np.ndarray, list[np.ndarray]]] = {}
+    shared: dict[bytes, tuple[np.ndarray, np.ndarray, list[np.ndarray]]] = {}
     order = np.argsort(labels, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(labels[order])) + 1):
-        context = np.sort(contexts[labels[members[0]]])
-        shared.setdefault(context.tobytes(), (context, []))[1].append(members)
-    return [Pass(context, np.sort(np.concatenate(members))) for context, members in shared.values()]
+        wanted = contexts[labels[members[0]]]
+        context = np.sort(wanted)
+        shared.setdefault(context.tobytes(), (context, wanted, []))[2].append(members)
+    every = shared.values()
+    return [Pass(rows, np.sort(np.concatenate(some)), wanted) for rows, wanted, some in every]
 
 
 def _task(

@@ -27,6 +27,8 @@ NANOSECONDS = {"cpu": 10.0, "gpu": 0.1, "triton": 0.01}
 # takes as long as the exponential.
 USUAL_COLUMNS, COLUMNS_OF_AN_EXPONENTIAL = 20, 67
 PAIR = 0.15  # kernel values over the whole pool that take as long as the distance of two rows
+# Kernel values that take as long as a row's part in a round of random features, and D of it.
+ROUND, FEATURE = 3.5, 1 / 128
 WORKSPACE_BYTES = 150_000_000  # blocks of kernel values and candidates, measured
 
 
@@ -68,14 +70,28 @@ class Load:
         asking = min(self.queries, self.clusters * self.context_size)
         return int(PAIR * min(PAIRS, self.rows * asking) * self.weight)
 
+    def random_features(self, dim: int, batch: int) -> int:
+        """D features of every row, then a product with all of them in each round."""
+        rounds = self.clusters * -(-self.context_size // batch)
+        return int(self.rows * (dim * self.weight + rounds * (ROUND + dim * FEATURE)))
+
     def candidates_for(self, values: int) -> int:
         """How many candidates a cluster may have for that many kernel values."""
         return max(0, values - self.neighbours) // self.among(1)
 
-    def seconds(self, affordable: int, device: str, n_jobs: int | None) -> float:
-        """What stage 2 takes at most, where choices cost at most ``affordable`` kernel values."""
-        values = min(self.exact, affordable) + self.within
-        return values * _nanoseconds(device, n_jobs) * 1e-9
+    def seconds(
+        self, affordable: int, device: str, n_jobs: int | None, search: Search | None = None
+    ) -> float:
+        """What stage 2 takes at most, where choices cost at most ``affordable`` kernel values.
+
+        ``search``: how it searches; exact and with random features it takes what it takes.
+        """
+        values = min(self.exact, affordable)
+        if search is not None and search.ways[-1] == "exact":
+            values = self.exact
+        elif search is not None and search.name == "rff":
+            values = self.random_features(search.rff_dim, search.batch)
+        return (values + self.within) * _nanoseconds(device, n_jobs) * 1e-9
 
     def bytes(self, device: str) -> int:
         """What stage 2 takes at most: cross-terms and running sums, and room to work in."""

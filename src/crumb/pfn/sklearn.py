@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -40,12 +40,13 @@ class SklearnBackend(Backend):
     ) -> Iterator[np.ndarray]:
         jobs = effective_n_jobs(self.settings.n_jobs)
         tasks = iter(tasks)
-        # A few tasks at a time, so that not all contexts are in memory at once.
-        while batch := list(islice(tasks, 4 * jobs)):
-            large = max(len(task.X) for task in batch) > SMALL
-            with nullcontext() if large else one_thread():
+        # A few tasks at a time, so that not all contexts are in memory at once. Each is made when
+        # its turn comes.
+        for first in tasks:
+            some = chain([first], islice(tasks, 4 * jobs - 1))
+            with nullcontext() if len(first.X) > SMALL else one_thread():
                 answers = Parallel(n_jobs=jobs)(
-                    delayed(_fit_predict)(clone(self.estimator), task, output) for task in batch
+                    delayed(_fit_predict)(clone(self.estimator), task, output) for task in some
                 )
             yield from answers
 

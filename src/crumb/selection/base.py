@@ -290,6 +290,14 @@ class RareClasses:
         return rows[order[np.sort(np.argsort(distance[order], kind="stable")[:most])]]
 
 
+class Demand(NamedTuple):
+    """What a strategy asks for besides herding."""
+
+    passes: int  # of the model, at most
+    points: int  # that are clustered
+    clusters: int  # that they are put into; 0: none are
+
+
 class Strategy(BaseEstimator, ABC):
     """Base of all strategies. Its parameters are those of ``__init__``, as in scikit-learn."""
 
@@ -302,6 +310,10 @@ class Strategy(BaseEstimator, ABC):
         super().__init_subclass__(**kwargs)
         if "name" in cls.__dict__:  # without a name of its own it must not replace its parent
             REGISTRY[cls.name] = cls
+
+    def demand(self, rows: int, queries: int, clusters: int, n: int) -> Demand:
+        """What planning for K clusters and contexts of n rows leads to."""
+        return Demand(clusters, queries, clusters if clusters > 1 else 0)
 
     def learn(self, finder: Finder, n: int) -> object:
         """Find out what does not depend on queries, for contexts of n rows. Most learn nothing."""

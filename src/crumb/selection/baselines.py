@@ -7,7 +7,15 @@ import math
 import numpy as np
 
 from crumb.errors import InvalidInput, positive
-from crumb.selection.base import Finder, Nearest, Problem, RandomOfCells, Selection, Strategy
+from crumb.selection.base import (
+    Demand,
+    Finder,
+    Nearest,
+    Problem,
+    RandomOfCells,
+    Selection,
+    Strategy,
+)
 from crumb.selection.clustering import cluster, nearest_centroid
 
 
@@ -42,6 +50,9 @@ class KNN(Strategy):
 
     name = "knn"
     shares = False
+
+    def demand(self, rows: int, queries: int, clusters: int, n: int) -> Demand:
+        return Demand(queries, 0, 0)
 
     def select(self, problem: Problem) -> Selection:
         queries = problem.queries
@@ -93,6 +104,10 @@ class MICP(Strategy):
     def __init__(self, gamma: float = 1.0, n_clusters: int | None = None):
         self.gamma = gamma
         self.n_clusters = n_clusters
+
+    def demand(self, rows: int, queries: int, clusters: int, n: int) -> Demand:
+        prompters = self.prompters(rows, n)
+        return Demand(min(queries, prompters), rows, prompters)
 
     def learn(self, finder: Finder, n: int) -> np.ndarray:
         return finder.centroids(self.prompters(finder.size, n))

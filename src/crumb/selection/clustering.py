@@ -17,6 +17,7 @@ from crumb.rng import generator
 # centroids; a few passes over all points. That takes a fraction of the time on a million points,
 # and inertia is within 0.2 % (docs/performance.md).
 SAMPLE, PASSES = 50_000, 5
+ROUNDS_GROW = 500  # measured: 10 kernel values for each point and centroid of 5,000, 120 of 60,000
 ROUTE_CELLS = 1 << 17  # distances held at once while points are routed: they stay in the cache
 ROUNDING = 16  # how far two distances may be off, in rounding errors of a product for each column
 
@@ -34,6 +35,11 @@ def cluster(points: np.ndarray, n_clusters: int, seed: int) -> tuple[np.ndarray,
         centroids = _k_means(points, n_clusters, seed % 2**32)
     used, labels = np.unique(nearest_centroid(points, centroids), return_inverse=True)
     return labels.astype(np.int64), centroids[used]
+
+
+def clustering_values(points: int, n_clusters: int) -> float:
+    """Kernel values that take as long as k-means, in one thread: more points take more rounds."""
+    return n_clusters * points * min(points, SAMPLE) / ROUNDS_GROW
 
 
 def _k_means(points: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
