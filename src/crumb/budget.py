@@ -16,7 +16,7 @@ import math
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -113,9 +113,13 @@ class Rung:
     seconds: float
     gigabytes: float
 
-    def fits(self, budget: Budget) -> bool:
+    def excess(self, budget: Budget) -> float:
+        """What it takes as a multiple of the budget."""
         seconds, gigabytes = budget.seconds or math.inf, budget.gigabytes or math.inf
-        return self.seconds <= seconds and self.gigabytes <= gigabytes
+        return max(self.seconds / seconds, self.gigabytes / gigabytes)
+
+    def fits(self, budget: Budget) -> bool:
+        return self.excess(budget) <= 1
 
 
 def parse_budget(budget: Any) -> Budget:
@@ -153,18 +157,16 @@ def rungs(
 
 
 def highest(ladder: Iterator[Rung], budget: Budget) -> Rung:
-    """The highest rung that fits, or the lowest one, with a warning."""
-    lowest = best = next(ladder)
-    for rung in ladder:
-        if rung.fits(budget):
-            best = rung
-    if not best.fits(budget):
-        warnings.warn(
-            f"The smallest contexts ({lowest.clusters} of {lowest.rows} rows) are expected to take "
-            f"{lowest.seconds:.1f} s and {lowest.gigabytes:.2f} GB, more than the budget; "
-            f"they are used.",
-            stacklevel=4,
-        )
+    """The highest rung that fits, or the one that exceeds the budget least, with a warning."""
+    every = list(ladder)
+    if fitting := [rung for rung in every if rung.fits(budget)]:
+        return fitting[-1]
+    best = min(every, key=lambda rung: rung.excess(budget))
+    warnings.warn(
+        f"The cheapest contexts ({best.clusters} of {best.rows} rows) are expected to take "
+        f"{best.seconds:.1f} s and {best.gigabytes:.2f} GB, more than the budget; they are used.",
+        stacklevel=4,
+    )
     return best
 
 
@@ -176,11 +178,13 @@ def choose(
     window: int | None,
     spent: float = 0.0,
     slow: float = 1.0,
+    known: Collection[int] = (),
 ) -> Options:
     """The options with K and n that fit, unless the user fixed them, and what they should take.
 
     ``shape``: of the pool in the selection space. ``spent``: seconds that are gone already.
     ``slow``: how many times longer than usual planning takes on this machine at the moment.
+    ``known``: numbers of clusters for which the pool has been clustered.
     """
     budget = options.budget
     assert budget is not None
@@ -192,6 +196,7 @@ def choose(
         load = Load(shape[0], queries, clusters, rows, shape[1])
         asked = options.strategy.demand(shape[0], queries, clusters, rows)
         values = clustering_values(asked.points, asked.clusters) * load.weight
+        values *= not (asked.of_pool and asked.clusters in known)
         planning = values / affordable_values("cpu", 1, 1.0)  # k-means runs in one thread
         largest = passes.bytes(asked.passes, rows, queries)
         if herds:

@@ -239,7 +239,8 @@ class _Crumb(BaseEstimator):
         self._pass_cost = cost
         slow = slowness(options.device, options.n_jobs)
         spent = time.perf_counter() - started
-        about = queries, self.pool_.shape, self.backend_.window, spent, slow
+        known = [clusters for clusters, _ in self.pool_.known_centroids]
+        about = queries, self.pool_.shape, self.backend_.window, spent, slow, known
         seconds = options.budget.seconds
         clock = None if seconds is None else Clock(started + seconds, cost)
         return choose(options, cost, *about), clock

@@ -296,6 +296,7 @@ class Demand(NamedTuple):
     passes: int  # of the model, at most
     points: int  # that are clustered
     clusters: int  # that they are put into; 0: none are
+    of_pool: bool = False  # whether they are rows of the pool, and not queries
 
 
 class Strategy(BaseEstimator, ABC):

@@ -107,7 +107,7 @@ class MICP(Strategy):
 
     def demand(self, rows: int, queries: int, clusters: int, n: int) -> Demand:
         prompters = self.prompters(rows, n)
-        return Demand(min(queries, prompters), rows, prompters)
+        return Demand(min(queries, prompters), rows, prompters, of_pool=True)
 
     def learn(self, finder: Finder, n: int) -> np.ndarray:
         return finder.centroids(self.prompters(finder.size, n))
