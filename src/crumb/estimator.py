@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from inspect import signature
@@ -217,6 +218,7 @@ class _Crumb(BaseEstimator):
             cache_bytes=megabytes("cache_size", self.cache_size),
         )
         backend = resolve_backend(self.model, self.task, settings)
+        _warn_of_codes(encoder, backend.most_categories)
         if n_classes and backend.max_classes and n_classes > backend.max_classes:
             raise InvalidInput(
                 f"The table has {n_classes} classes, but the model {backend.name!r} takes at most "
@@ -227,9 +229,13 @@ class _Crumb(BaseEstimator):
     def encode(self, X: Any) -> tuple[Rows, np.ndarray]:
         """Queries as the PFN sees them, and as points of the selection space."""
         check_is_fitted(self)
-        return self.pool_.encode(self.align(X))
+        return self.pool_.encode(self._aligned(X))
 
-    def align(self, X: Any) -> Rows:
+    def rows_to_join(self, X: Any) -> Rows:
+        """Rows for a later pool, encoded: with what they hold where this pool holds nothing."""
+        return self.pool_.encoder.transform(self._aligned(X), joining=True)
+
+    def _aligned(self, X: Any) -> Rows:
         """Rows with the columns of the pool, not encoded yet; names decide where both have them."""
         rows, names = to_rows(X), self.pool_.columns
         if isinstance(rows, pd.DataFrame) and names is None:
@@ -319,6 +325,18 @@ def check_labels(y: Any) -> np.ndarray:
             f"Input y contains NaN: {missing} of {len(labels)} labels are missing; drop these rows."
         )
     return labels
+
+
+def _warn_of_codes(encoder: TableEncoder, most: int) -> None:
+    words = zip(encoder.columns_, encoder.words_, strict=True)
+    many = [repr(name) for name, one in words if one is not None and len(one.cells) > most]
+    if many:
+        warnings.warn(
+            f"Columns with more than {most} categories: {', '.join(many)}. The model sees the "
+            "categories of a column as numbers in sorted order, which says little where there are "
+            "that many. Leave such a column out, or give its meaning as numbers.",
+            stacklevel=2,
+        )
 
 
 def _has_proba(estimator: _Crumb) -> bool:

@@ -154,9 +154,9 @@ class TablePool(Labelled, Pool):
         embed: RowEmbedding | None = None,
     ) -> TablePool:
         """From encoded rows. ``embed``: the network's row embeddings, if ``features`` asks so."""
-        space, points = learn_space(features, rows, encoder, y, embed)
         about = () if embed is None else embed.identity()
         mark = fingerprint(rows, encoder.kinds_, features, *about)
+        space, points = learn_space(features, rows, encoder, y, embed)
         return cls(rows, y, n_classes, encoder, space, points, mark)
 
     @property

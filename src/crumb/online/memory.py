@@ -90,7 +90,7 @@ class PoolMemory:
             raise InvalidInput(
                 f"Labels are of type {y.dtype}, those of the pool of type {self.pool.y.dtype}."
             )
-        self.new.append(LabelledRows(rows, _as_classes(y, self.pool.y), np.full(len(y), date)))
+        self.new.append(LabelledRows(rows, y, np.full(len(y), date)))
 
     def upcoming(self, date: float) -> NextPool | None:
         """The pool as it should be now; None where the current one is it."""
@@ -152,16 +152,6 @@ def check_labels(y: Any, rows: int, regression: bool) -> np.ndarray:
     if not np.isfinite(numbers).all():
         raise InvalidInput("Labels must be finite numbers.")
     return numbers
-
-
-def _as_classes(y: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Labels in the type of the pool's: 1.0 is the class 1, and the classes stay whole numbers."""
-    if known.dtype.kind not in "iu" or np.result_type(known, y).kind != "f":
-        return y
-    whole = y.astype(np.uint64 if known.dtype == np.uint64 else np.int64)
-    if (whole != y).any():
-        raise InvalidInput(f"The classes are whole numbers, but {y[whole != y][0]} is none.")
-    return whole
 
 
 def _sort_of(y: np.ndarray) -> str:
