@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import pickle
 import warnings
 
@@ -471,3 +472,11 @@ def test_a_fit_that_fails_keeps_the_old_classes_and_columns() -> None:
             clf.fit(X_wrong, y_wrong)
         assert clf.classes_.tolist() == ["a", "b"]
         np.testing.assert_array_equal(clf.predict(X[:9]), before)
+
+
+def test_a_misspelt_parameter_is_named() -> None:
+    with pytest.raises(TypeError, match=r"CrumbClassifier\(\): .*'n_cluster'.*'n_clusters'\?"):
+        CrumbClassifier(n_cluster=3)
+    with pytest.raises(TypeError, match=r"CrumbRegressor\(\): too many positional"):
+        CrumbRegressor("embedded")
+    assert list(inspect.signature(CrumbClassifier).parameters)[:2] == ["model", "strategy"]

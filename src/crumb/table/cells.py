@@ -40,11 +40,11 @@ def is_missing(value: Any) -> bool:
 
 def number_of(value: Any) -> float:
     """The number that a value means, NaN where it is missing; ValueError where it means none."""
-    if isinstance(value, (Real, Decimal, np.bool_)):
+    if _is_number(value):
         try:
             return float(value)
         except OverflowError:  # a whole number of hundreds of digits
-            return math.inf if value > 0 else -math.inf  # type: ignore[operator]
+            return math.inf if value > 0 else -math.inf
     if isinstance(value, (str, bytes)):
         found = _read(word_of(value))
         return days(found) if isinstance(found, np.datetime64) else number_of(found)
@@ -62,20 +62,30 @@ def word_of(value: Any) -> str:
         return value
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
-    if isinstance(value, (bool, np.bool_)):
-        return str(bool(value))
-    if isinstance(value, Integral):
-        return str(int(value))
-    if isinstance(value, Real):
-        return f"{value:.0f}" if float(value).is_integer() else repr(float(value))
-    if isinstance(value, Decimal):
-        return f"{value.normalize():f}" if value.is_finite() else str(float(value))
+    if _is_number(value):
+        return _digits(value)
     _check_flat(value)
     time = _time(value)
     if isinstance(time, np.datetime64):
         text = str(time.astype("datetime64[us]")).replace("T", " ")
         return text.removesuffix(".000000").removesuffix(" 00:00:00")
     return str(value) if time is None else str(pd.Timedelta(time))
+
+
+def _is_number(value: Any) -> bool:
+    """To numpy a duration is a whole number."""
+    numbers = Real, Decimal, np.bool_
+    return isinstance(value, numbers) and not isinstance(value, np.timedelta64)
+
+
+def _digits(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return str(bool(value))
+    if isinstance(value, Integral):
+        return str(int(value))
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}" if value.is_finite() else str(float(value))
+    return f"{value:.0f}" if float(value).is_integer() else repr(float(value))
 
 
 def days(times: Any) -> Any:
@@ -184,8 +194,9 @@ def _meaning(value: Any) -> Any:
 
 
 def _is_plain_number(value: Any) -> bool:
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    return is_number and -LARGEST_WHOLE <= value <= LARGEST_WHOLE
+    """Whether a float is as good: neither a truth value nor a decimal nor too large."""
+    is_plain = _is_number(value) and not isinstance(value, (bool, np.bool_, Decimal))
+    return is_plain and -LARGEST_WHOLE <= value <= LARGEST_WHOLE
 
 
 def distinct(column: pd.Series) -> tuple[np.ndarray, list[Any]]:

@@ -94,7 +94,9 @@ def _from_package(X: Any) -> Any:
 def _array(X: Any) -> np.ndarray:
     """Lists of rows keep the types of their values where an array would make text of them."""
     if isinstance(X, np.ma.MaskedArray):
-        return np.ma.filled(X.astype(object), None)
+        array = X.data.astype(object)
+        array[np.ma.getmaskarray(X)] = None
+        return array
     if isinstance(X, np.ndarray):
         return X
     try:

@@ -162,14 +162,24 @@ def _column(kind: str, values: Sequence[Any]) -> pd.Series:
 
 def _joined(columns: list[pd.Series]) -> pd.Series:
     """pandas makes objects of categoricals whose categories differ, as those of rows do."""
-    first = columns[0].dtype
-    if isinstance(first, pd.CategoricalDtype) and any(column.dtype != first for column in columns):
-        objects = [column.astype(object) for column in columns]
-        return pd.concat(objects, ignore_index=True).astype("category")
-    kinds = {pd.api.types.is_numeric_dtype(column.dtype) for column in columns}
-    if len(kinds) == 2:  # a column that was empty at first, and then held numbers or text
-        columns = [pd.Series(texts(column, np.nan), dtype=object) for column in columns]
-    return pd.concat(columns, ignore_index=True)
+    if all(column.dtype == columns[0].dtype for column in columns):
+        return pd.concat(columns, ignore_index=True)
+    present = [column for column in columns if column.notna().any()]
+    if len(set(map(_holds_numbers, present))) == 2:  # a column that was empty at the first fit
+        parts = [pd.Series(texts(column, np.nan), dtype=object) for column in columns]
+    else:
+        parts = [column.astype(object) if _is_category(column) else column for column in columns]
+    joined = pd.concat(parts, ignore_index=True)
+    return joined.astype("category") if any(map(_is_category, columns)) else joined
+
+
+def _is_category(column: pd.Series) -> bool:
+    return isinstance(column.dtype, pd.CategoricalDtype)
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+    values = column.cat.categories if _is_category(column) else column
+    return pd.api.types.is_numeric_dtype(values.dtype)
 
 
 def gather(places: Sequence[tuple[Piece, int]]) -> Rows:
