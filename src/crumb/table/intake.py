@@ -127,7 +127,7 @@ def _fits_floats(column: pd.Series) -> bool:
     if kind_of(column) not in ("number", "empty"):
         return False
     if column.dtype != object:
-        return column.dtype.kind == "f" or not _beyond_floats(column.to_numpy())
+        return column.dtype.kind not in "iu" or not _beyond_floats(column.to_numpy())
     return all(abs(int(v)) <= LARGEST_WHOLE for v in column if isinstance(v, Integral))
 
 
