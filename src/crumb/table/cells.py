@@ -205,7 +205,7 @@ def distinct(column: pd.Series) -> tuple[np.ndarray, list[Any]]:
         column = column.cat.remove_unused_categories()
         return column.cat.codes.to_numpy(), list(column.cat.categories)
     try:
-        if column.dtype != object or object_types(column) <= {str}:
+        if column.dtype != object or _all_text(column):
             codes, values = pd.factorize(column)
             return codes, list(values)
         # To Python 1, 1.0 and True are equal; as words they are not.
@@ -220,8 +220,8 @@ def distinct(column: pd.Series) -> tuple[np.ndarray, list[Any]]:
         raise _nested(column) from error
 
 
-def object_types(column: pd.Series) -> set[type]:
-    return set(map(type, column[column.notna()]))
+def _all_text(column: pd.Series) -> bool:
+    return pd.api.types.infer_dtype(column, skipna=True) == "string"
 
 
 def kind_of(column: pd.Series) -> str:
@@ -241,7 +241,9 @@ def kind_of(column: pd.Series) -> str:
 
 
 def _kind_of_objects(column: pd.Series) -> str:
-    types = object_types(column)
+    if _all_text(column):
+        return "text"
+    types = set(map(type, column[column.notna()]))
     if any(issubclass(kind, NESTED) for kind in types):
         raise _nested(column)
     if any(issubclass(kind, (complex, np.complexfloating)) for kind in types):
