@@ -306,8 +306,6 @@ def from_arrow(column: Any) -> pd.Series:
         column = _from_decimal(column)
     elif types.is_null(kind):
         column = column.cast(pa.float64())
-    elif types.is_time(kind):
-        column = column.cast(pa.string())
     nullable = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
     nullable[pa.bool_()] = pd.BooleanDtype()
     held = nullable.get if column.null_count else None
