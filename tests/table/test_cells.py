@@ -226,6 +226,15 @@ def test_bytes_are_text_and_no_dates() -> None:
     assert rows["c"].tolist() == ["2020-01-01", "x"]
 
 
+def test_text_that_is_no_unicode(tmp_path) -> None:
+    """Half a surrogate pair, as broken JSON brings it: readable, and it can be saved."""
+    frame = pd.DataFrame({"c": pd.Series(["a", "\ud800", "é"] * 10, dtype=object)})
+    clf = CrumbClassifier(strategy="full").fit(frame, np.arange(30) % 2)
+    assert clf.pool_.rows["c"].tolist()[:3] == ["a", "\\ud800", "é"]
+    np.testing.assert_array_equal(clf.encode_row(["\ud800"])[1][0], clf.pool_.points[1])
+    clf.save(tmp_path / "clf.crumb")
+
+
 def test_whole_numbers_of_hundreds_of_digits() -> None:
     frame = pd.DataFrame({"c": [1, 10**400, 3, -(10**400)]}, dtype=object)
     assert TableEncoder().fit_transform(frame)["c"].tolist() == [1, 3, 3, 1]

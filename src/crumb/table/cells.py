@@ -58,8 +58,8 @@ def number_of(value: Any) -> float:
 
 def word_of(value: Any) -> str:
     """A value as text, the same for 3 and 3.0, for a date and its midnight, for text and bytes."""
-    if isinstance(value, str):
-        return value
+    if isinstance(value, str):  # what is no Unicode, such as half a pair, cannot be stored
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
     if _is_number(value):
@@ -155,7 +155,7 @@ class Words:
     def cell(self, value: Any) -> Any:
         """A category of the pool, or a new one; NaN for missing; ValueError for text as number."""
         if type(value) is str and not (self.numbers or self._dates):
-            return value
+            return word_of(value)
         _check_flat(value)
         if is_missing(value):
             return math.nan
