@@ -85,7 +85,8 @@ def _digits(value: Any) -> str:
         return str(int(value))
     if isinstance(value, Decimal):
         return f"{value.normalize():f}" if value.is_finite() else str(float(value))
-    return f"{value:.0f}" if float(value).is_integer() else repr(float(value))
+    number = float(value)
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
 def days(times: Any) -> Any:
