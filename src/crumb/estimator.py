@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,7 +30,8 @@ from crumb.plan import Plan
 from crumb.pool import Pool, TablePool, check_in_memory
 from crumb.selection import Strategy
 from crumb.table.embedding import RowEmbedding
-from crumb.table.encoder import Rows, TableEncoder, in_files, to_rows
+from crumb.table.encoder import Rows, TableEncoder, stacked
+from crumb.table.intake import in_files, is_csv, read_csv, split_target, to_rows
 from crumb.table.row import Piece, one_row
 from crumb.table.space import check_features
 
@@ -43,6 +47,23 @@ class _Crumb(BaseEstimator):
     """What classifier and regressor share."""
 
     task: ClassVar[str]
+
+    def __new__(cls, *args: Any, **params: Any) -> Self:
+        """A misspelt parameter is named, with the class that does not have it."""
+        try:
+            signature(cls).bind(*args, **params)
+        except TypeError as error:
+            known = list(signature(cls).parameters)
+            wrong = [name for name in params if name not in known]
+            close = difflib.get_close_matches(wrong[0], known, n=1) if wrong else []
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise TypeError(f"{cls.__name__}(): {error}{hint}") from None
+        return super().__new__(cls)
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        whole = signature(cls.__init__)  # not that of __new__
+        cls.__signature__ = whole.replace(parameters=list(whole.parameters.values())[1:])
 
     def __init__(
         self,
@@ -96,10 +117,11 @@ class _Crumb(BaseEstimator):
     ) -> Self:
         """Hold the labelled table; all selection happens when queries come.
 
-        ``X`` may also be a path or glob of Parquet files, or a pyarrow dataset; ``y`` is then the
-        name of the target's column. ``where`` (a pyarrow expression, or tuples such as ``[("year",
-        ">=", 2020)]``) selects rows. ``columns`` names the features: all columns but the target by
-        default. A table that is too large for memory stays in its files; queries must be in memory.
+        ``y``: the labels, or the name of their column in ``X``. ``X`` may also be the path of a CSV
+        file, a path or glob of Parquet files, or a pyarrow dataset. For Parquet, ``where`` (a
+        pyarrow expression, or tuples such as ``[("year", ">=", 2020)]``) selects rows, and
+        ``columns`` names the features: all columns but the target by default. A table in Parquet
+        that is too large for memory stays in its files; queries must be in memory.
         """
         before = dict(vars(self))
         try:
@@ -118,6 +140,7 @@ class _Crumb(BaseEstimator):
         # Mistakes in the parameters show before the table is read.
         options = Options.of(**{name: getattr(self, name) for name in DEFAULTS})
         check_features(self.features)
+        X = read_csv(X) if is_csv(X) else X
         engine = None
         if in_files(X) or self.engine != "local":
             from crumb.scale.engine import resolve_engine
@@ -142,7 +165,8 @@ class _Crumb(BaseEstimator):
     def _learn_table(
         self, X: Any, y: Any, options: Options
     ) -> tuple[Pool, np.ndarray | None, Backend]:
-        rows, labels = to_rows(X, min_rows=2), check_labels(y)
+        X, y = split_target(X, y) if isinstance(y, str) else (X, y)
+        rows, labels = to_rows(X, min_rows=2, learning=True), check_labels(y)
         validate_data(self, rows, skip_check_array=True)  # sets n_features_in_, feature_names_in_
         check_consistent_length(rows, labels)
         encoder = TableEncoder(self.categorical_features)
@@ -196,6 +220,7 @@ class _Crumb(BaseEstimator):
             cache_bytes=megabytes("cache_size", self.cache_size),
         )
         backend = resolve_backend(self.model, self.task, settings)
+        _warn_of_codes(encoder, backend.most_categories)
         if n_classes and backend.max_classes and n_classes > backend.max_classes:
             raise InvalidInput(
                 f"The table has {n_classes} classes, but the model {backend.name!r} takes at most "
@@ -206,14 +231,22 @@ class _Crumb(BaseEstimator):
     def encode(self, X: Any) -> tuple[Rows, np.ndarray]:
         """Queries as the PFN sees them, and as points of the selection space."""
         check_is_fitted(self)
+        return self.pool_.encode(self._aligned(X))
+
+    def rows_to_join(self, X: Any) -> Rows:
+        """Rows for a later pool, encoded: with what they hold where this pool holds nothing."""
+        return self.pool_.encoder.transform(self._aligned(X), joining=True)
+
+    def _aligned(self, X: Any) -> Rows:
+        """Rows with the columns of the pool, not encoded yet; names decide where both have them."""
         rows, names = to_rows(X), self.pool_.columns
         if isinstance(rows, pd.DataFrame) and names is None:
-            rows = to_rows(rows.to_numpy(dtype=object))
+            rows = stacked(rows)
         elif names is not None and not hasattr(X, "columns"):  # no names: by position
             validate_data(self, rows, reset=False, skip_check_array=True)
             rows = pd.DataFrame(rows).set_axis(names, axis=1)
         validate_data(self, rows, reset=False, skip_check_array=True)
-        return self.pool_.encode(rows)
+        return rows
 
     def encode_row(self, row: Any) -> tuple[Piece, np.ndarray]:
         """``encode`` for one row: a sequence, a Series, or a mapping of column names."""
@@ -310,6 +343,18 @@ def check_labels(y: Any) -> np.ndarray:
             f"Input y contains NaN: {missing} of {len(labels)} labels are missing; drop these rows."
         )
     return labels
+
+
+def _warn_of_codes(encoder: TableEncoder, most: int) -> None:
+    words = zip(encoder.columns_, encoder.words_, strict=True)
+    many = [repr(name) for name, one in words if one is not None and len(one.cells) > most]
+    if many:
+        warnings.warn(
+            f"Columns with more than {most} categories: {', '.join(many)}. The model sees the "
+            "categories of a column as numbers in sorted order, which says little where there are "
+            "that many. Leave such a column out, or give its meaning as numbers.",
+            stacklevel=2,
+        )
 
 
 def _has_proba(estimator: _Crumb) -> bool:

@@ -20,7 +20,8 @@ from crumb.options import Options
 from crumb.pool import Pool, check_in_memory, table_pool
 from crumb.selection import MMD, Problem, Selection
 from crumb.selection.clustering import nearest_centroid, value_order
-from crumb.table.encoder import Rows, in_files, to_rows
+from crumb.table.encoder import Rows
+from crumb.table.intake import in_files, to_rows
 from crumb.table.space import check_features
 
 FORMAT = "crumb-plan"

@@ -17,7 +17,8 @@ import pandas as pd
 
 from crumb.errors import InvalidInput
 from crumb.selection.base import Finder, TableFinder
-from crumb.table.encoder import Rows, TableEncoder, column, fingerprint, take, to_rows
+from crumb.table.encoder import Rows, TableEncoder, column, fingerprint, take
+from crumb.table.intake import split_target, to_rows
 from crumb.table.row import Piece, RowReader
 from crumb.table.space import ColumnSpace, Space, learn_space
 
@@ -158,9 +159,9 @@ class TablePool(Labelled, Pool):
         embed: RowEmbedding | None = None,
     ) -> TablePool:
         """From encoded rows. ``embed``: the network's row embeddings, if ``features`` asks so."""
-        space, points = learn_space(features, rows, encoder, y, embed)
         about = () if embed is None else embed.identity()
         mark = fingerprint(rows, encoder.kinds_, features, *about)
+        space, points = learn_space(features, rows, encoder, y, embed)
         return cls(rows, y, n_classes, encoder, space, points, mark)
 
     @property
@@ -196,9 +197,10 @@ def check_in_memory(where: Any, columns: Any) -> None:
 
 
 def table_pool(X: Any, y: Any, features: Any, categorical_features: Any) -> TablePool:
-    """A table as a pool, without a model; ``y``: the class of each row, or None."""
+    """A table as a pool, without a model; ``y``: the class of each row, their column, or None."""
+    X, y = split_target(X, y) if isinstance(y, str) else (X, y)
     encoder = TableEncoder(categorical_features)
-    rows = encoder.fit_transform(to_rows(X))
+    rows = encoder.fit_transform(to_rows(X, learning=True))
     if y is None:
         return TablePool.learn(rows, encoder, np.zeros(len(rows)), None, features)
     classes, codes = np.unique(np.asarray(y), return_inverse=True)

@@ -141,3 +141,32 @@ def test_wrong_lessons_are_refused() -> None:
         stream.learn(X, y)
         stream.refresh()
         assert len(stream.estimator.pool_.rows) == 210
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [(["a", "b"], "text"), ([1.5, 2.5], "number"), (pd.Categorical(["a", "b"]), "category")],
+)
+def test_what_is_learned_in_an_empty_column_stays(values, kind: str, tmp_path) -> None:
+    """A column that was empty at the first fit has the values of the rows that came later."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=40), "e": [None] * 40})
+    clf = CrumbClassifier(context_size=20, n_clusters=2).fit(X, np.arange(40) % 2)
+    rows = pd.DataFrame({"x": [0.5, 1.5], "e": values})
+    with CrumbOnline(clf, timeout=0.01) as stream:
+        stream.learn(rows, [0, 1])
+        stream.save(tmp_path / "state")
+        stream.refresh()
+        pool = stream.estimator.pool_
+        assert pool.encoder.kinds_ == ["number", kind]
+        assert pool.rows["e"].tolist()[-2:] == list(values)
+        assert pool.rows["e"][:40].isna().all()
+        assert len(stream.submit({"x": 0.5, "e": values[0]}).result().value) == 2
+    with CrumbOnline.load(tmp_path / "state") as again:
+        again.learn(rows.assign(e=["3", "u"]), [0, 1])
+        again.save(tmp_path / "state")
+    with CrumbOnline.load(tmp_path / "state") as again:
+        again.refresh()
+        pool = again.estimator.pool_
+        assert pool.encoder.kinds_ == ["number", "text" if kind == "number" else kind]
+        assert pool.rows["e"].tolist()[-4:] == [*map(str, values), "3", "u"]

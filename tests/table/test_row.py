@@ -146,12 +146,20 @@ def test_plain_rows_are_read_and_others_are_left_to_the_table() -> None:
         rows.iloc[0].tolist()[:-1],
         {**rows.iloc[0].to_dict(), "more": 1},
         {**rows.iloc[0].drop("text").to_dict(), "texts": "a"},
-        {**rows.iloc[0].to_dict(), "day": datetime.date(2020, 1, 1)},
-        {**rows.iloc[0].to_dict(), "number": "1.5"},
+        {**rows.iloc[0].to_dict(), "number": "many"},
         rows[:1],
         7,
     ):
         assert reader(wrong) is None
+
+
+def test_dates_and_numbers_as_text_are_read_too() -> None:
+    row = mixed(50).drop(columns="day").assign(day=3.0).iloc[0].to_dict()
+    for more in ({"day": datetime.date(2020, 1, 1)}, {"number": "1.5"}, {"day": "2020-01-01"}):
+        asked = {**row, **more}
+        read, expected = FRAME.pool_.encode_row(asked), the_long_way(FRAME, asked)
+        np.testing.assert_array_equal(read[1], expected[1])
+        same_values(stack([read[0]]), expected[0])
 
 
 def test_codes_in_an_array() -> None:

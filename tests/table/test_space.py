@@ -17,7 +17,8 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 from crumb import select_contexts
 from crumb.errors import InvalidInput
 from crumb.table import space as space_module
-from crumb.table.encoder import TableEncoder, texts, to_rows
+from crumb.table.encoder import TableEncoder, texts
+from crumb.table.intake import to_rows
 from crumb.table.space import MAX_CATEGORIES, MAX_INDICATORS, MISSING, Space, learn_space
 
 

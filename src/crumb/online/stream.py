@@ -291,7 +291,7 @@ class CrumbOnline:
     def learn(self, X: Any, y: Any) -> None:
         """Labelled rows for the pool; the next refresh uses them."""
         version = self._version
-        rows = version.estimator.encode(X)[0].copy()  # the caller may write to X again
+        rows = version.estimator.rows_to_join(X).copy()  # the caller may write to X again
         labels = check_labels(y, len(rows), regression=version.classes is None)
         with self._changed:
             self._memory.add(rows, labels, self._clock.date())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,11 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from crumb.errors import InvalidInput
-from crumb.machine import said_once, torch_threads
+from crumb.machine import quiet, said_once, torch_threads
 from crumb.pfn.models import Checkpoint, card_for, locate, model_names
 
 if TYPE_CHECKING:
     from crumb.table.encoder import Rows
+
+# tabicl says this of an encoding that its users can choose. Here ``fit`` says what can be done.
+CARDINALITY = "The following categorical columns have a cardinality above"
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,8 @@ class Backend(ABC):
     window: int | None = None  # rows that the model was made for; None: any number
     max_classes: int | None = None  # None: any number
     outputs: tuple[str, ...]
+    # More categories in a column should be told of: the model does little with them.
+    most_categories: ClassVar[int] = sys.maxsize
     # Whether it can learn from columns that hold one value or none.
     missing_is_a_value: ClassVar[bool] = True
     # Whether targets must be brought to the size of 1. An estimator of the user's own may have
@@ -179,7 +185,8 @@ class NetworkBackend(Backend):
     @contextmanager
     def alone(self) -> Iterator[None]:
         """What a pass needs around it; no other thread uses a network meanwhile. Does not nest."""
-        with _pass, said_once(self._said), torch_threads(self.settings.n_jobs):
+        silent = quiet(CARDINALITY)
+        with _pass, said_once(self._said), silent, torch_threads(self.settings.n_jobs):
             yield
 
     def estimator(self, **given: Any) -> Any:

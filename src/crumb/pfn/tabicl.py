@@ -75,6 +75,7 @@ class SharedRegressor(Shared, TabICLRegressor):
 class TabICLBackend(NetworkBackend):
     estimators: ClassVar = {"classification": SharedClassifier, "regression": SharedRegressor}
     reserved = frozenset({"model_path", "checkpoint_version", "allow_auto_download"})
+    most_categories = 40  # by the package's own measure
     # Whether contexts share passes. None: except on a CPU, where it is slower.
     fuse: bool | None = None
 

@@ -23,19 +23,17 @@ from crumb.errors import InvalidInput
 from crumb.machine import blas_in_one_thread, progress_bar
 from crumb.scale.engine import Engine
 from crumb.scale.source import Shard, Source, View, among
+from crumb.table.cells import Words, from_arrow
 from crumb.table.encoder import LARGEST, TableEncoder
-from crumb.table.space import ColumnSpace, Moments, Space, TableStatistics
+from crumb.table.space import MISSING, ColumnSpace, Moments, Space, TableStatistics
 
 MOST_CLASSES = 100_000
 Some: TypeAlias = "np.ndarray | None"  # places in a block, rising; None: all
 
 
 def to_frame(block: pa.Table, columns: Sequence[str], view: View | None = None) -> pd.DataFrame:
-    """Some columns of a block; types that pandas would hold as objects become numbers first.
-
-    With a ``view`` what some file holds as a dictionary is a category again.
-    """
-    frame = pa.table({name: _number(block[name]) for name in columns}).to_pandas()
+    """Some columns of a block; with a ``view``, dictionaries of some file are categories again."""
+    frame = pd.DataFrame({name: from_arrow(block[name]) for name in columns})
     categories = view.dictionaries.intersection(columns) if view else ()
     return frame.astype(dict.fromkeys(categories, "category"))
 
@@ -53,18 +51,7 @@ def to_labels(block: pa.Table, target: str) -> np.ndarray:
     """The target of a block as it would come from a data frame."""
     column = block[target]
     is_decimal = pa.types.is_decimal(column.type)
-    return pd.Series((_number(column) if is_decimal else column).to_pandas()).to_numpy()
-
-
-def _number(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    kind, types = column.type, pa.types
-    if types.is_boolean(kind):
-        column = column.cast(pa.uint8())
-    if types.is_boolean(kind) or types.is_decimal(kind) or types.is_null(kind):
-        return column.cast(pa.float64(), safe=False)
-    if types.is_date(kind):
-        return column.cast(pa.timestamp("us" if types.is_date32(kind) else "ms"))
-    return column.cast(pa.string()) if types.is_time(kind) else column
+    return pd.Series(from_arrow(column) if is_decimal else column.to_pandas()).to_numpy()
 
 
 @dataclass(frozen=True)
@@ -148,13 +135,16 @@ class Statistics:
 
     def closed(self, encoder: TableEncoder) -> TableEncoder:
         """What ``TableEncoder.fit_transform`` would have learned from the whole table."""
-        kinds = [
-            "empty" if not present and kind != "category" else kind
-            for kind, present in zip(encoder.kinds_, self.present.tolist(), strict=True)
-        ]
-        bounds = np.full((len(kinds), 2), np.nan)
-        bounds[encoder.numeric_indices] = self.table.moments.bounds()
-        return TableEncoder.learned(encoder.columns_, kinds, bounds)
+        moments, present = self.table.moments, self.present.copy()
+        present[encoder.numeric_indices] = moments.count + moments.below + moments.above
+        kinds = np.where(present > 0, encoder.kinds_, "empty").tolist()
+        bounds, words = np.full((len(kinds), 2), np.nan), list(encoder.words_)
+        bounds[encoder.numeric_indices] = moments.bounds()
+        for j, counts in zip(encoder.categorical_indices, self.table.counts, strict=True):
+            one = words[j]
+            assert one is not None
+            words[j] = one.learned(word for word in counts if word != MISSING)
+        return TableEncoder.learned(encoder.columns_, kinds, bounds, words)
 
     def merge(self, other: Statistics) -> Statistics:
         names = [one.name for one in fields(self) if one.name != "table"]
@@ -219,6 +209,14 @@ def open_encoder(view: View, categorical_features: Any) -> TableEncoder:
         if name in marked and encoder.kinds_[j] != "empty":
             encoder.kinds_[j] = "category"
     encoder.bounds_ = np.tile([-np.inf, np.inf], (len(view.features), 1))
+    types = [view.schema.field(name).type for name in view.features]
+    measured = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
+    encoder.words_ = [
+        Words(numbers=kind == "category" and any(is_of(one) for is_of in measured))
+        if kind in ("text", "category")
+        else None
+        for kind, one in zip(encoder.kinds_, types, strict=True)
+    ]
     return encoder
 
 
@@ -251,7 +249,8 @@ def _kind(field: pa.Field) -> str:
     if types.is_null(kind):
         return "empty"
     texts = types.is_string, types.is_large_string, types.is_string_view, types.is_time
-    if any(is_of(kind) for is_of in texts):
+    raw = types.is_binary, types.is_large_binary, types.is_fixed_size_binary
+    if any(is_of(kind) for is_of in texts + raw):
         return "text"
     if types.is_primitive(kind) or types.is_decimal(kind):  # dates and durations too
         return "number"

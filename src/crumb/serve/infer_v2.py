@@ -16,6 +16,7 @@ WHOLE = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
 NUMBERS = ("FP64", "FP32", "FP16", "BF16", *WHOLE)
 TAKEN = {  # datatypes that a column takes; the first one is said in the metadata
     "number": NUMBERS,
+    "code": NUMBERS,
     "boolean": ("BOOL", *WHOLE),
     "text": ("BYTES",),
     "datetime": ("BYTES",),

@@ -29,6 +29,7 @@ from typing_extensions import TypedDict
 
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.serve.limits import Refusal, invalid, shown
+from crumb.table.cells import LARGEST_WHOLE
 from crumb.table.encoder import Rows
 
 LONGEST = 10_000  # characters of a text
@@ -62,7 +63,11 @@ TYPES: dict[str, Any] = {
     ],
     "any": Annotated[Any, AfterValidator(lambda _: None)],
 }
-DTYPES = {"text": "object", "datetime": "datetime64[us]"}  # of checked values; else numbers
+TYPES["code"] = Annotated[  # whole numbers stay whole, whatever their size
+    int | float, Field(union_mode="left_to_right"), WithJsonSchema({"type": "number"})
+]
+# Of checked values; else numbers.
+DTYPES = {"text": "object", "code": "object", "datetime": "datetime64[us]"}
 KINDS = {  # by pandas' word for the values of a column; anything else is text
     **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal"), "number"),
     **{"timedelta64": "number", "complex": "number", "boolean": "boolean"},
@@ -188,8 +193,11 @@ def _kind(present: pd.Series) -> str:
     if not len(present):
         return "any"
     if isinstance(present.dtype, pd.CategoricalDtype):
-        numbers = present.cat.categories.inferred_type in ("integer", "floating")
-        return "number" if numbers else "text"
+        present = present.cat.categories.to_series()
+        if present.dtype.kind not in "iuf":
+            return "text"
+    if present.dtype.kind in "iu" and not present.between(-LARGEST_WHOLE, LARGEST_WHOLE).all():
+        return "code"
     return KINDS.get(pd.api.types.infer_dtype(present), "text")
 
 
@@ -209,6 +217,6 @@ def _example(present: pd.Series, kind: str) -> Any:
         middle = float(f"{np.median(finite) if len(finite) else 0.0:.{DIGITS}g}")
         return int(middle) if middle.is_integer() else middle
     counts = present.value_counts()
-    if kind == "boolean":
-        return bool(counts.index[0])
+    if kind in ("boolean", "code"):
+        return counts.index[0].item() if hasattr(counts.index[0], "item") else counts.index[0]
     return str(counts.index[0]) if counts.iloc[0] >= FREQUENT else "text"

@@ -15,12 +15,11 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
-from crumb.table.encoder import Rows, TableEncoder, bounded, take, text_of
+from crumb.table.cells import number_of
+from crumb.table.encoder import Rows, TableEncoder, bounded, take, texts
 from crumb.table.space import ColumnSpace
 
-NUMBERS = frozenset({float, int, bool, np.float64, np.int64, np.bool_})
-MAYBE_NUMBERS = NUMBERS | {type(None)}
-LARGEST_WHOLE = 2**53  # up to here floats tell whole numbers apart
+PLAIN = frozenset({float, int, bool, type(None), np.float64, np.int64, np.bool_})
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,14 +39,14 @@ Piece: TypeAlias = "Rows | Record"
 class RowReader:
     """Rows as the model sees them and as points of the selection space; None if a table is needed.
 
-    What is not plain (dates, text where numbers belong, wrong names or lengths) is left to the
-    table, which knows what to do with it or says what is wrong.
+    What cannot be read (text where numbers belong, wrong names or lengths) is left to the table,
+    which says what is wrong.
     """
 
     def __init__(self, encoder: TableEncoder, space: ColumnSpace, named: bool):
         self._encoder, self._space, self._named = encoder, space, named
         self._numbers = [i for i, kind in enumerate(encoder.kinds_) if kind == "number"]
-        self._others = [(i, kind) for i, kind in enumerate(encoder.kinds_) if kind != "number"]
+        self._words = [(i, words) for i, words in enumerate(encoder.words_) if words is not None]
 
     def __call__(self, row: Any) -> tuple[Piece, np.ndarray] | None:
         """The row, copied, and its point (1, d)."""
@@ -61,9 +60,7 @@ class RowReader:
 
     def _array(self, row: Any) -> tuple[np.ndarray, np.ndarray] | None:
         if isinstance(row, (list, tuple)):
-            if not MAYBE_NUMBERS.issuperset(map(type, row)):
-                return None
-            row = np.array(row, dtype=np.float64)
+            row = _numbers(row)
         if not isinstance(row, np.ndarray) or row.dtype.kind not in "fiub":
             return None
         if row.shape != (len(self._encoder.columns_),):
@@ -76,14 +73,11 @@ class RowReader:
         given = self._in_order(row, self._encoder.columns_)
         if given is None:
             return None
-        numbers = [given[i] for i in self._numbers]
-        if not MAYBE_NUMBERS.issuperset(map(type, numbers)):
-            return None
         values: list[Any] = [np.nan] * len(given)
-        for i, kind in self._others:
-            values[i] = _word(given[i], kind)
+        for i, words in self._words:
+            values[i] = words.cell(given[i])
         held = np.full(len(given), np.nan)
-        held[self._numbers] = np.array(numbers, dtype=np.float64)
+        held[self._numbers] = _numbers([given[i] for i in self._numbers])
         held = bounded(held[None, :], self._encoder.bounds_)[0]
         for i in self._numbers:
             values[i] = float(held[i])
@@ -99,19 +93,9 @@ class RowReader:
         return row if isinstance(row, (list, tuple)) and len(row) == len(columns) else None
 
 
-def _word(value: Any, kind: str) -> Any:
-    """A value of a column that does not hold numbers, as the encoder would leave it."""
-    if kind == "empty" or value is None:
-        return np.nan
-    if type(value) is str:
-        return value
-    if type(value) not in NUMBERS or (kind == "category" and isinstance(value, (bool, np.bool_))):
-        raise TypeError
-    if value != value:
-        return np.nan
-    if kind != "text" and abs(value) > LARGEST_WHOLE:  # a float would be another category
-        raise TypeError
-    return text_of(value) if kind == "text" else float(value)
+def _numbers(values: Sequence[Any]) -> np.ndarray:
+    plain = PLAIN.issuperset(map(type, values))
+    return np.array(values if plain else [number_of(value) for value in values], dtype=np.float64)
 
 
 def one_row(row: Any, columns: Sequence[Any] | None) -> Any:
@@ -178,11 +162,24 @@ def _column(kind: str, values: Sequence[Any]) -> pd.Series:
 
 def _joined(columns: list[pd.Series]) -> pd.Series:
     """pandas makes objects of categoricals whose categories differ, as those of rows do."""
-    first = columns[0].dtype
-    if isinstance(first, pd.CategoricalDtype) and any(column.dtype != first for column in columns):
-        objects = [column.astype(object) for column in columns]
-        return pd.concat(objects, ignore_index=True).astype("category")
-    return pd.concat(columns, ignore_index=True)
+    if all(column.dtype == columns[0].dtype for column in columns):
+        return pd.concat(columns, ignore_index=True)
+    present = [column for column in columns if column.notna().any()]
+    if len(set(map(_holds_numbers, present))) == 2:  # a column that was empty at the first fit
+        parts = [pd.Series(texts(column, np.nan), dtype=object) for column in columns]
+    else:
+        parts = [column.astype(object) if _is_category(column) else column for column in columns]
+    joined = pd.concat(parts, ignore_index=True)
+    return joined.astype("category") if any(map(_is_category, columns)) else joined
+
+
+def _is_category(column: pd.Series) -> bool:
+    return isinstance(column.dtype, pd.CategoricalDtype)
+
+
+def _holds_numbers(column: pd.Series) -> bool:
+    values = column.cat.categories if _is_category(column) else column
+    return pd.api.types.is_numeric_dtype(values.dtype)
 
 
 def gather(places: Sequence[tuple[Piece, int]]) -> Rows:

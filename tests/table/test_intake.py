@@ -1,0 +1,124 @@
+"""table/intake.py: lists, arrays of text, frames on arrays; the target by name."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.dummy import DummyClassifier
+from sklearn.tree import DecisionTreeClassifier
+
+from crumb import CrumbClassifier, select_contexts
+from crumb.errors import InvalidInput
+from crumb.table.encoder import TableEncoder, fingerprint
+from crumb.table.intake import to_rows
+
+
+def mixed(rows: int = 120) -> tuple[pd.DataFrame, np.ndarray]:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=rows), "c": rng.choice(["a", "b", "c"], rows)})
+    return frame, ((frame["x"] > 0) ^ (frame["c"] == "a")).astype(int).to_numpy()
+
+
+def test_lists_of_mixed_rows_keep_their_types() -> None:
+    frame, y = mixed()
+    rows = frame.to_numpy(dtype=object).tolist()
+    clf = CrumbClassifier(n_clusters=1, context_size=90).fit(rows[:90], y[:90])
+    assert clf.pool_.encoder.kinds_ == ["number", "text"]
+    by_frame = CrumbClassifier(n_clusters=1, context_size=90).fit(frame[:90], y[:90])
+    np.testing.assert_array_equal(clf.predict_proba(rows[90:]), by_frame.predict_proba(frame[90:]))
+    assert clf.score(rows[90:], y[90:]) > 0.9
+
+
+def test_an_array_of_text_has_columns_of_numbers() -> None:
+    frame, _ = mixed()
+    array = np.array(frame.to_numpy(dtype=object).tolist())  # numpy makes text of it all
+    assert array.dtype.kind == "U"
+    encoder = TableEncoder()
+    rows = encoder.fit_transform(to_rows(array, learning=True))
+    assert encoder.kinds_ == ["number", "text"]
+    np.testing.assert_array_equal(rows[0], frame["x"])
+    queries = encoder.transform(to_rows(array[:5]))
+    pd.testing.assert_frame_equal(queries, rows[:5])
+
+
+@pytest.mark.parametrize("dtype", ["Float64", "Int64", "float64[pyarrow]", object, "float32"])
+def test_frames_on_a_pool_that_is_an_array(dtype) -> None:
+    X = np.random.default_rng(0).integers(0, 9, (60, 3)).astype(float)
+    clf = CrumbClassifier(model=DummyClassifier(), strategy="full").fit(X, np.arange(60) % 2)
+    frame = pd.DataFrame(X).astype(dtype)
+    np.testing.assert_array_equal(clf.encode(frame)[0], X)
+    frame.iloc[0, 0] = pd.NA if dtype != "float32" else np.nan
+    assert np.isnan(clf.encode(frame)[0][0, 0])
+    with pytest.raises(InvalidInput, match="Column 'b' was numeric"):
+        clf.encode(pd.DataFrame({"a": [1.0], "b": ["text"], "c": [1.0]}))
+
+
+def test_masked_cells_are_missing() -> None:
+    X = np.ma.masked_array([[1.0, 2.0], [3.0, 4.0]], mask=[[False, True], [False, False]])
+    np.testing.assert_array_equal(to_rows(X), [[1.0, np.nan], [3.0, 4.0]])
+
+
+def peak(work) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_of_fit_and_of_queries() -> None:
+    """Beside the table: its points (float64), and nothing else as large."""
+    X = np.random.default_rng(0).normal(size=(150_000, 20))
+    y, clf = np.arange(len(X)) % 2, CrumbClassifier(model=DummyClassifier(), context_size=50)
+    fixed = 14e6  # distances between 1,000 rows, for the bandwidth
+    assert peak(lambda: clf.fit(X, y)) < 1.1 * X.nbytes + fixed
+    frame = pd.DataFrame(X)
+    assert peak(lambda: clf.encode(frame)) < 2.2 * X.nbytes  # numbers and points
+    single = X.astype(np.float32)
+    assert peak(lambda: clf.fit(single, y)) < 2.2 * single.nbytes + fixed
+
+
+def test_fingerprints_of_arrays_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    whole = fingerprint(X)
+    monkeypatch.setattr("crumb.table.encoder.BLOCK_CELLS", 7)
+    assert fingerprint(X) == fingerprint(np.asfortranarray(X)) == whole
+
+
+def test_the_target_by_name(tmp_path) -> None:
+    frame, y = mixed()
+    table = frame.assign(y=np.where(y == 1, "yes", "no"))
+    table.to_csv(tmp_path / "table.csv", index=False)
+    table.to_csv(tmp_path / "table.csv.gz", index=False)
+    tree = DecisionTreeClassifier(random_state=0)
+    expected = CrumbClassifier(model=tree, features=None).fit(frame[["x"]], table["y"])
+    inputs = [table[["x", "y"]], tmp_path / "numbers.csv", str(tmp_path / "numbers.csv")]
+    table[["x", "y"]].to_csv(tmp_path / "numbers.csv", index=False)
+    pl = pytest.importorskip("polars")
+    for X in (*inputs, pl.from_pandas(table[["x", "y"]])):
+        clf = CrumbClassifier(model=tree).fit(X, "y")
+        assert clf.feature_names_in_.tolist() == ["x"]
+        assert clf.classes_.tolist() == ["no", "yes"]
+        assert clf.pool_.fingerprint == expected.pool_.fingerprint
+    zipped = CrumbClassifier(strategy="full").fit(tmp_path / "table.csv.gz", "y")
+    assert zipped.score(frame, table["y"]) > 0.9
+    plan = select_contexts(table, frame, y_pool="y", n_clusters=2, context_size=20)
+    assert plan.sizes.tolist() == [20, 20]
+
+
+def test_what_is_wrong_with_a_target_by_name(tmp_path) -> None:
+    frame, _ = mixed()
+    (tmp_path / "no.csv").write_bytes(b'a,b\n1,"2\n')
+    for X, target, words in (
+        (frame, "y", "no column 'y' to predict; it has 'x', 'c'"),
+        (frame[["x"]].to_numpy(), "y", "y='y' names a column, but X has no names"),
+        (tmp_path / "no.csv", "y", "cannot be read as a .csv table"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            CrumbClassifier(model=DummyClassifier()).fit(X, target)
+    with pytest.raises(FileNotFoundError):
+        CrumbClassifier(model=DummyClassifier()).fit(tmp_path / "gone.csv", "y")
