@@ -1,0 +1,142 @@
+"""A process that computes for this one: at low priority, with one thread, and it can be killed.
+
+A thread would share Python's lock with the threads that answer, and could not be stopped.
+``multiprocessing`` would import the main module again and refuse to start from its own children.
+"""
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from crumb.errors import StreamClosed
+
+Result = TypeVar("Result")
+NICENESS = 19
+MAIN = "from crumb.online.child import main; main()"
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+
+class Child:
+    """Calls functions of modules in another process, one at a time; started at the first call."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._one_at_a_time, self._closed = threading.Lock(), False
+
+    def call(self, function: Callable[..., Result], *words: Any) -> Result:
+        """What the function returns, or raises, there. Arguments and results go by pickle."""
+        with self._one_at_a_time:
+            process = self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                pickle.dump((function, words), process.stdin, protocol=5)
+                process.stdin.flush()
+                good, result = pickle.load(process.stdout)
+            except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+                self._end()
+                if self._closed:
+                    raise StreamClosed("The process that computed this was stopped.") from None
+                raise ChildDied("The process that computed this ended.") from error
+        if good:
+            return result
+        raise result
+
+    def rest(self) -> None:
+        """End the process and free its memory; the next call starts another."""
+        with self._one_at_a_time:
+            self._end()
+
+    def close(self) -> None:
+        """Kill it, whatever it is doing; no more calls."""
+        self._closed = True
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def _started(self) -> "subprocess.Popen[bytes]":
+        if self._closed:
+            raise StreamClosed("The process that computed this was stopped.")
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", MAIN],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+            if self._closed:  # meanwhile
+                self._process.kill()
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):  # what was not flushed is lost anyway
+                        pipe.close()
+
+
+class ChildDied(RuntimeError):
+    """Killed, or out of memory."""
+
+
+class ChildBuilder:
+    """Computes new plans in a process of its own, one process a plan."""
+
+    def __init__(self) -> None:
+        self._child = Child()
+
+    def __call__(self, *words: Any) -> Any:
+        from crumb.online.version import build
+
+        try:
+            return self._child.call(build, *words)
+        finally:
+            self._child.rest()
+
+    def close(self) -> None:
+        self._child.close()
+
+
+def main() -> None:
+    """The other process: calls what it is asked to call until its input ends."""
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is no answer
+    while True:
+        try:
+            function, words = pickle.load(requests)
+        except EOFError:
+            return
+        try:
+            answer = True, function(*words)
+        except Exception as error:
+            answer = False, _portable(error)
+        _send(answer, answers)
+
+
+def _send(answer: tuple[bool, Any], answers: Any) -> None:
+    try:
+        content = pickle.dumps(answer, protocol=5)
+    except Exception as error:
+        content = pickle.dumps((False, _portable(error)))
+    answers.write(content)
+    answers.flush()
+
+
+def _portable(error: Exception) -> Exception:
+    """An error that can be read on the other side."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
