@@ -163,6 +163,8 @@ def check_labels(y: Any, rows: int, regression: bool) -> np.ndarray:
             raise InvalidInput("Regression needs numbers as labels.") from error
     if labels.dtype.kind == "f" and not (np.abs(labels) <= LARGEST).all():
         raise InvalidInput("Labels must be finite numbers, in single precision too.")
+    if labels.dtype.kind == "f" and not regression and (labels != np.round(labels)).any():
+        raise InvalidInput("Numbers that name classes must be whole.")
     return labels
 
 
@@ -171,11 +173,7 @@ def same_sort(y: np.ndarray, known: np.ndarray) -> np.ndarray:
     if _sort_of(y) != _sort_of(known):
         said = f"Labels are of type {y.dtype}, those of the pool of type {known.dtype}."
         raise InvalidInput(said)
-    if known.dtype.kind not in "iu" or y.dtype.kind != "f":
-        return y
-    if (y != np.round(y)).any() or (np.abs(y) > 2**53).any():
-        raise InvalidInput("The classes of the pool are whole numbers, and so must labels be.")
-    return y.astype(known.dtype)
+    return y.astype(known.dtype) if known.dtype.kind in "iu" and y.dtype.kind == "f" else y
 
 
 def _sort_of(y: np.ndarray) -> str:

@@ -46,7 +46,7 @@ from crumb.online.worker import Clock, Pending, Worker
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.table.encoder import Rows
-from crumb.table.row import Piece, Record, stack
+from crumb.table.row import Piece, Record
 
 Observers: TypeAlias = "Observer | Sequence[Observer] | None"
 
@@ -347,23 +347,17 @@ class CrumbOnline:
 
     def learn(self, X: Any, y: Any) -> None:
         """Labelled rows for the pool; the next refresh uses them."""
-        self.add_labelled(self.read_labelled(X, y))
+        rows = self._version.estimator.encode(X)[0]
+        self.add_labelled(self.label(rows.copy(), y))  # the caller may write to X again
 
-    def read_labelled(self, X: Any, y: Any) -> LabelledRows:
-        """Labelled rows, encoded and checked: whatever is wrong with them is said here.
-
-        ``X``: a table, or a list of plain rows as ``submit_rows`` takes them.
-        """
-        version = self._version
-        read = version.read(X) if isinstance(X, list) else None
-        # The caller may write to a table again.
-        rows = stack(read[0]) if read else version.estimator.encode(X)[0].copy()
-        labels = check_labels(y, len(rows), regression=version.classes is None)
+    def label(self, rows: Rows, y: Any) -> LabelledRows:
+        """Encoded rows with their labels: whatever is wrong with these is said here."""
+        labels = check_labels(y, len(rows), regression=self._version.classes is None)
         labels = same_sort(labels, self._memory.pool.y)
         return LabelledRows(rows, labels, np.full(len(labels), self._clock.date()))
 
     def add_labelled(self, labelled: LabelledRows) -> int:
-        """Rows that ``read_labelled`` read join the pool; how many rows wait for a refresh."""
+        """Rows that ``label`` checked, for the next refresh; how many wait for it now."""
         with self._changed:
             self._memory.add(labelled.rows, labelled.y, labelled.came)
             self._worker.counts["taught"] += len(labelled.y)

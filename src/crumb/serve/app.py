@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from crumb import __version__
 from crumb.serve import bodies, infer_v2
+from crumb.serve.journal import Lesson
 from crumb.serve.limits import JsonRoute, Refusal
 from crumb.serve.page import PAGE, History, Map, commands, live
 from crumb.serve.service import Service
@@ -93,8 +94,8 @@ def _add_predict(app: FastAPI, service: Service) -> None:
 
 
 def _add_learn(app: FastAPI, service: Service) -> None:
-    labels, classes = service.stream.snapshot().pool.y, service.stream.current.classes
-    body_type: Any = bodies.learn_request(service.schema, service.max_rows, labels)
+    classes = service.stream.current.classes
+    body_type: Any = bodies.learn_request(service.schema, service.max_rows, service.stream)
     label = [0.0] if classes is None else classes[:1].tolist()
 
     @app.post(
@@ -104,7 +105,8 @@ def _add_learn(app: FastAPI, service: Service) -> None:
         openapi_extra=_example({"records": [service.schema.example()], "labels": label}),
     )
     async def learn(body: body_type, request: Request) -> Any:
-        return {"waiting": await service.learn(request, body.records, body.labels)}
+        lesson = Lesson(body.records, body.labels, await request.body())
+        return {"waiting": await service.learn(request, lesson)}
 
 
 def _health(service: Service, **about: str) -> Response:

@@ -17,12 +17,15 @@ import uvicorn
 
 from crumb.errors import InvalidInput
 from crumb.online import CrumbOnline, Observer
+from crumb.online.child import ChildBuilder
+from crumb.online.stream import Builder
 from crumb.serve.app import make_app
+from crumb.serve.journal import Journal
 from crumb.serve.limits import Limits
 from crumb.serve.page import History
 from crumb.serve.schema import Schema
 from crumb.serve.service import Service
-from crumb.serve.snapshot import PlanArchive, Snapshots, write_schema
+from crumb.serve.snapshot import PlanArchive, Snapshots, has_snapshot, write_schema
 from crumb.serve.watch import Metrics, event, log, where
 
 LAST_BYTES = 5  # seconds that a slow reader has for an answer that was written before the end
@@ -35,6 +38,8 @@ M_ARENA_MAX = -8  # of mallopt(3)
 
 def bind(host: str, port: int) -> socket.socket:
     """A socket that nobody can connect to yet: that a port is taken shows before the long work."""
+    if not 0 <= port < 2**16:
+        raise InvalidInput(f"A port is a number from 0 to {2**16 - 1}, got {port}.")
     try:
         family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -49,7 +54,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def run_service(
-    make_stream: Callable[[Sequence[Observer]], tuple[CrumbOnline, Schema]],
+    make_stream: Callable[[Sequence[Observer], Builder], tuple[CrumbOnline, Schema]],
     bound: socket.socket,
     limits: Limits,
     options: Namespace,
@@ -58,25 +63,31 @@ def run_service(
 
     ``options``: those of ``crumb serve``.
     """
-    state = options.state
     many_files()
     few_arenas()
-    metrics, history = Metrics(), History()
-    stream, schema = make_stream([metrics, history])
+    metrics, history, state = Metrics(), History(), options.state
     with contextlib.ExitStack() as stack:
+        journal = None
+        if state is not None and (options.train is not None or has_snapshot(state)):
+            journal = Journal(state)  # nobody else uses the folder from here on
+            stack.callback(journal.close)
+        stream, schema = make_stream([metrics, history], ChildBuilder())
+        with contextlib.ExitStack() as unless_it_starts:
+            unless_it_starts.callback(stream.close)
+            service = Service(stream, schema, limits, options.name, journal)
+            service.teacher.replay()
+            unless_it_starts.pop_all()
         keep = None
-        if state is not None:
-            snapshots = Snapshots(stream, state, metrics)
+        if journal is not None:
+            snapshots = Snapshots(stream, state, metrics, journal)
             keep = snapshots.write
-            state.mkdir(parents=True, exist_ok=True)
             write_schema(state, schema)
             if options.keep_plans:
                 stream.observers.append(PlanArchive(stream, state))
             keep()
             stack.callback(keep)
         stack.callback(stream.close)
-        service = Service(stream, schema, limits, options.name, keep)
-        stack.callback(service.intake.close)
+        stack.callback(service.close)
         for seconds, call in (
             (options.drift_every, lambda: stream.stats().accepted and stream.drift()),
             (TRIM_EVERY, trim),

@@ -6,9 +6,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from crumb.errors import InvalidInput
+from crumb.errors import InvalidInput, PlanMismatch
 from crumb.files import atomic_write
 from crumb.online import CrumbOnline, Observer
+from crumb.online.stream import Builder
+from crumb.serve.journal import Journal
 from crumb.serve.schema import Schema
 from crumb.serve.watch import Metrics, event, where
 
@@ -18,8 +20,11 @@ STREAM, SCHEMA = "stream.crumb", "columns.json"
 class Snapshots:
     """Writes the stream to a folder; where that fails, the last good snapshot stays."""
 
-    def __init__(self, stream: CrumbOnline, folder: Path, metrics: Metrics):
+    def __init__(
+        self, stream: CrumbOnline, folder: Path, metrics: Metrics, journal: Journal | None = None
+    ):
         self._stream, self._folder, self._metrics = stream, folder, metrics
+        self._journal = journal
         self._saved: tuple[int, ...] | None = None
         self._lock = threading.Lock()  # the timer and the exit may meet
 
@@ -27,12 +32,14 @@ class Snapshots:
         """Whether the snapshot on disk is of now."""
         with self._lock:
             stats = self._stream.stats()
-            state = (stats.accepted, stats.answered, stats.version, stats.learned)
+            state = (stats.accepted, stats.answered, stats.version, stats.taught)
             if state == self._saved:
                 return True
             started = time.monotonic()
             try:
                 self._stream.save(self._folder / STREAM)
+                if self._journal is not None:
+                    self._journal.forget(before=stats.taught)  # at least these are in it
             except Exception as error:  # a full disk must not end the service
                 self._metrics.snapshots.labels("failed").inc()
                 about = {"errno": getattr(error, "errno", None), **where(error)}
@@ -74,14 +81,24 @@ def write_schema(folder: Path, schema: Schema) -> None:
 
 
 def restore(
-    folder: Path, observer: Observer | Sequence[Observer], allow_missing: bool
+    folder: Path,
+    observer: Observer | Sequence[Observer],
+    allow_missing: bool,
+    builder: Builder | None = None,
 ) -> tuple[CrumbOnline, Schema]:
     """The stream of a snapshot, and its columns (of its pool, where no file has them)."""
     if not has_snapshot(folder):
         raise InvalidInput(
             f"There is no snapshot in {folder}: start with --train and --target once."
         )
-    stream = CrumbOnline.load(folder / STREAM, observer=observer)
-    if (folder / SCHEMA).exists():
-        return stream, Schema.from_json((folder / SCHEMA).read_bytes())
-    return stream, Schema.of(stream.estimator.pool_.rows, allow_missing)
+    stream = CrumbOnline.load(folder / STREAM, observer=observer, builder=builder)
+    if not (folder / SCHEMA).exists():
+        return stream, Schema.of(stream.estimator.pool_.rows, allow_missing)
+    schema = Schema.from_json((folder / SCHEMA).read_bytes())
+    try:
+        schema.check(stream.estimator)
+    except Exception as error:
+        stream.close()
+        said = f"{folder / SCHEMA} does not fit the table in {folder / STREAM}: {error}"
+        raise PlanMismatch(said) from error
+    return stream, schema
