@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
+import socket
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -35,8 +37,12 @@ def run(args: argparse.Namespace) -> None:
             f"crumb serve needs {error.name}: pip install 'crumb-pfn[serve]'."
         ) from error
     token = _token(args.token_file)
-    limits = Limits(args.max_rows_per_request, args.max_bytes, args.deadline, token)
+    known = {"localhost", args.host, socket.gethostname(), *args.allow_host}
+    sizes = args.max_rows_per_request, args.max_bytes, args.deadline
+    limits = Limits(*sizes, token, frozenset(known))
     bound = bind(args.host, args.port)
+    if token is None and not ipaddress.ip_address(bound.getsockname()[0]).is_loopback:
+        note(f"anybody who reaches {args.host} can use this service: --token-file sets a token.")
     set_up_logs(args.log_level)
     run_service(partial(_stream, args), bound, limits, args)
 

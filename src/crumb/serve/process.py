@@ -11,6 +11,7 @@ import sys
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -20,6 +21,7 @@ from crumb.online import CrumbOnline, Observer
 from crumb.online.child import ChildBuilder
 from crumb.online.stream import Builder
 from crumb.serve.app import make_app
+from crumb.serve.connection import Connection
 from crumb.serve.journal import Journal
 from crumb.serve.limits import Limits
 from crumb.serve.page import History
@@ -28,8 +30,11 @@ from crumb.serve.service import Service
 from crumb.serve.snapshot import PlanArchive, Snapshots, has_snapshot, write_schema
 from crumb.serve.watch import Metrics, event, log, where
 
+KEEP_ALIVE = 30  # seconds between two requests
 LAST_BYTES = 5  # seconds that a slow reader has for an answer that was written before the end
-BACKLOG = 2_048
+BACKLOG = 128  # asyncio accepts as many in one go, and fails as often where files run out
+OWN_FILES = 128  # those of the service that are no connections
+MOST_CONNECTIONS = 4_096
 TRIM_EVERY = 15.0  # seconds
 MOST_FILES = 65_536
 ARENAS = 2
@@ -63,7 +68,6 @@ def run_service(
 
     ``options``: those of ``crumb serve``.
     """
-    many_files()
     few_arenas()
     metrics, history, state = Metrics(), History(), options.state
     with contextlib.ExitStack() as stack:
@@ -139,11 +143,12 @@ def _run(app: Any, service: Service, bound: socket.socket, grace: float, as_json
     """Serve until SIGTERM or Ctrl-C; returns when everything accepted is answered."""
     config = uvicorn.Config(
         app,
+        http=partial(Connection, most=most_connections()),  # type: ignore[arg-type]
         log_config=None,
         access_log=False,
         server_header=False,
         backlog=BACKLOG,
-        timeout_keep_alive=30,
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=LAST_BYTES,
         lifespan="off",
         ws="none",
@@ -192,14 +197,21 @@ def repeated(every: float, call: Callable[[], object]) -> Iterator[None]:
             thread.join()
 
 
-def many_files() -> None:
-    """As many connections as the system lets this process have: the usual 1,024 files are few."""
+def most_connections() -> int:
+    """How many may be open together: so many that files never run out.
+
+    Raises the limit on files as far as the system lets it: the usual 1,024 are few.
+    """
+    files = 1_024
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        files, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+        if wanted > files:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            files = wanted
+    return max(8, min(MOST_CONNECTIONS, files - BACKLOG - OWN_FILES))
 
 
 # Memory that is no longer used goes back to the system (Linux with glibc). A plan that was replaced

@@ -36,7 +36,8 @@ class Service:
         self.max_rows = min(self.limits.max_rows, stream.options.max_pending)
         self.intake = Intake(stream, schema)
         self.teacher = Teacher(stream, schema, journal)
-        self.bodies = BodyReader(self.limits)
+        values = 2 * self.max_rows * (len(schema.columns) + 1) + 1_000
+        self.bodies = BodyReader(self.limits, values)
         self.active = 0  # requests that were accepted and have no answer yet
         self.started = time.time()
         self.ready = True
@@ -100,6 +101,7 @@ class Service:
             self.active -= 1
 
     def close(self) -> None:
+        self.bodies.close()
         self.intake.close()
         self.teacher.learn.close()
 
