@@ -137,7 +137,7 @@ class Connection(H11Protocol):
 
     def waits_for_head(self) -> bool:
         done = self.cycle is None or self.cycle.response_complete
-        return done and self.conn.their_state is h11.IDLE
+        return done and not self.refused and self.conn.their_state is h11.IDLE
 
     def is_sending(self) -> bool:
         """Whether more of the request may come."""
