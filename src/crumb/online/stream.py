@@ -372,6 +372,7 @@ class CrumbOnline:
                 **counts,
                 pending=self._worker.buffers.pending,
                 learned=self._memory.waiting(),
+                refreshing=self._building.locked(),
                 version=version.number,
                 pool_version=version.pool_number,
                 plan_age=self._clock.date() - version.made,

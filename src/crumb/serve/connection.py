@@ -115,7 +115,8 @@ class Connection(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self.hurry(None)
+        if not self.transport.is_closing():
+            self.hurry(None)
 
     def hurry(self, seconds: float | None) -> None:
         """Cut the connection after this time; None: it may last."""

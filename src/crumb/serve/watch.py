@@ -182,6 +182,8 @@ class Gauges(Collector):
             ("plan_version", "Of the plan that answers.", stats.version),
             ("pool_version", "Of the pool.", stats.pool_version),
             ("plan_age_seconds", "Since the plan was made.", stats.plan_age),
+            ("learned_rows", "Labelled rows that wait for a refresh.", stats.learned),
+            ("refreshing", "1 while a new plan is being made.", int(stats.refreshing)),
             ("ready", "1 while requests are taken.", int(service.ready)),
         ):
             yield GaugeMetricFamily(f"crumb_{name}", said, value=value)
