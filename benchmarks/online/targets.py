@@ -149,8 +149,9 @@ class Bench:
         options = self.options
         sizes = ["--n-clusters", options.clusters, "--context-size", options.context]
         train = ["--train", self.folder / "train.parquet", "--target", "y", *sizes]
-        state = ["--state", self.folder / "state", "--log-level", "warning", "--drift-every", 0]
-        return Served(*train, *state, *words, log=self.folder / "log")
+        state = tempfile.mkdtemp(dir=self.folder)
+        quiet = ["--log-level", "warning", "--drift-every", 0]
+        return Served(*train, "--state", state, *quiet, *words, log=self.folder / "log")
 
     def bodies(self, rows: int) -> list[bytes]:
         starts = range(0, min(len(self.records), 500 * rows) - rows + 1, rows)
@@ -171,7 +172,8 @@ class Bench:
         every = int(half * self.options.seconds * 2)
         with self.served("--refresh", "periodic", "--refresh-every", every) as server:
             asyncio.run(self._refreshing(server, half, found))
-            while not server.metrics()["crumb_refreshing"]:
+            end = time.monotonic() + 60
+            while not server.metrics()["crumb_refreshing"] and time.monotonic() < end:
                 httpx.post(f"{server.url}/predict", content=self.bodies(100)[0], headers=JSON)
             started = time.monotonic()
             status = server.stop()
@@ -186,7 +188,6 @@ class Bench:
             rate = await load.closed(clients, seconds)
             word = "row" if rows == 1 else "rows"
             capacity[f"{rows} {word}"] = round(rows * rate, 1)
-            common.say({"rows": rows, "per_s": round(rows * rate, 1), "broken": load.broken})
             load.close()
         found["capacity"] = capacity  # rows a second
         lessons = Clients(server.url, "/learn", self.lessons())
@@ -231,6 +232,7 @@ class Bench:
         if calm and busy:
             ratio = found["half_load_in_refreshes"]["p99_ms"] / found["half_load"]["p99_ms"]
             found["half_load_in_refreshes"]["p99_times"] = round(ratio, 2)
+        found["broken"] = load.broken
         found["refreshes"] = int(server.metrics()["crumb_refreshes_total"])
 
 
