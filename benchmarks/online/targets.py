@@ -132,8 +132,8 @@ def percentiles(seen: list[Seen]) -> dict[str, Any]:
     wrong = sum(one.status != 200 for one in seen)
     return {
         "requests": len(seen),
-        "p50_ms": round(1000 * p50, 1),
-        "p99_ms": round(1000 * p99, 1),
+        "p50_ms": round(1000 * float(p50), 1),
+        "p99_ms": round(1000 * float(p99), 1),
         "not_200": wrong,
     }
 

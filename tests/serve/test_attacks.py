@@ -202,6 +202,8 @@ def test_pages_of_other_sites(tmp_path):
             ({"Origin": "null"}, 403),
             ({"Host": "evil.example:8000", "Origin": "http://evil.example:8000"}, 403),
             ({"Host": "evil.example"}, 403),
+            ({"Host": "[::1"}, 400),
+            ({"Origin": "http://[::1"}, 400),
             ({"Content-Type": "text/plain"}, 415),
         ):
             for path in ("/learn", "/predict"):

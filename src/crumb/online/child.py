@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 NICENESS = 10  # of 19: about a tenth of a core that others want too
-MAIN = "from crumb.online.child import main; main()"
+# The modules are those of this process, and none of the folder that it happens to be in.
+MAIN = "import sys; sys.path[:] = {!r}; from crumb.online.child import main; main()"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
@@ -66,10 +67,10 @@ class Child:
             raise StreamClosed("The process that computed this was stopped.")
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", MAIN],
+                [sys.executable, "-c", MAIN.format(sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, **ONE_THREAD, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env={**os.environ, **ONE_THREAD},
             )
             if self._closed:  # meanwhile
                 self._process.kill()

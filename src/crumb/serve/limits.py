@@ -88,11 +88,14 @@ class Limits:
 
         A name that a stranger owns may lead here, so without a token names must be known.
         """
-        name = urlsplit(f"//{host}").hostname or ""
+        try:
+            name, site = urlsplit(f"//{host}").hostname or "", urlsplit(origin or "").netloc
+        except ValueError:  # neither is what it should be
+            raise malformed("The headers Host and Origin must be names or addresses.") from None
         if self.token is None and self.hosts is not None and not self._knows(name):
             said = f"This service does not answer to the name {shown(name)}: see --allow-host."
             raise Refusal(403, "host", said)
-        if origin is not None and method != "GET" and urlsplit(origin).netloc != host:
+        if origin is not None and method != "GET" and site != host:
             raise Refusal(403, "origin", "Pages of other sites may not send requests here.")
 
     def _knows(self, name: str) -> bool:

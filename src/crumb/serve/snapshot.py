@@ -1,6 +1,7 @@
 """The state of a service on disk: on a timer and at exit, whole or not at all."""
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -38,6 +39,7 @@ class Snapshots:
             started = time.monotonic()
             try:
                 self._stream.save(self._folder / STREAM)
+                _sync(self._folder)
                 if self._journal is not None:
                     self._journal.forget(before=stats.taught)  # at least these are in it
             except Exception as error:  # a full disk must not end the service
@@ -51,6 +53,16 @@ class Snapshots:
             seconds = round(time.monotonic() - started, 3)
             event("snapshot written", version=stats.version, seconds=seconds)
             return True
+
+
+def _sync(folder: Path) -> None:
+    """The new name of a file is on disk: the log may forget what the file contains."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 class PlanArchive(Observer):
