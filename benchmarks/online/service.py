@@ -172,7 +172,7 @@ class Outcome:
 
 def head(path: str, length: int) -> bytes:
     """Of a request with a body of JSON."""
-    lines = [f"POST {path} HTTP/1.1", "Host: x", "Content-Type: application/json"]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
     return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
 
 

@@ -54,6 +54,24 @@ def test_the_youngest_stay() -> None:
     assert memory.upcoming(9.0).pool.y.tolist() == [3, 10, 11, 12, 20]
 
 
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=150), st.integers(0, 150))
+def test_few_pieces_wait_and_a_refresh_takes_what_it_saw(sizes: list[int], seen: int) -> None:
+    memory, count = PoolMemory(pool(4)), 0
+    upcoming = None
+    for i, size in enumerate(sizes):
+        if i == seen:
+            upcoming, joined = memory.upcoming(1.0), count
+        rows = np.arange(count, count + size)
+        memory.add(rows[:, None].astype(float), rows, 1.0)
+        count += size
+    assert memory.waiting() == count
+    assert len(memory.new) <= 100
+    if upcoming is not None:
+        memory.commit(upcoming)
+        left = np.concatenate([piece.y for piece in memory.new])
+        assert left.tolist() == list(range(joined, count))
+
+
 def test_old_rows_leave_by_their_age() -> None:
     memory = PoolMemory(pool(4), max_age=10.0)
     memory.add(np.array([[10.0]]), np.array([10]), 7.0)
@@ -134,10 +152,18 @@ def test_wrong_lessons_are_refused() -> None:
             stream.learn(X, [None, *y[1:]])
         with pytest.raises(InvalidInput, match="type"):
             stream.learn(X, ["a"] * 10)
+        with pytest.raises(InvalidInput, match="whole"):
+            stream.learn(X, [0.5] * 10)
+        with pytest.raises(InvalidInput, match="one sort"):
+            stream.learn(X, np.array([{"a": 1}] * 10, dtype=object))
+        stream.learn(X, y.astype(float))  # 1.0 is the class 1
+        assert stream.snapshot().new[0].y.dtype == y.dtype
     reg = CrumbRegressor(model=LinearRegression(), context_size=20, n_clusters=2).fit(*table())
     with CrumbOnline(reg) as stream:
         with pytest.raises(InvalidInput, match="finite"):
             stream.learn(X, np.full(10, np.inf))
+        with pytest.raises(InvalidInput, match="single precision"):
+            stream.learn(X, np.full(10, 1e39))
         stream.learn(X, y)
         stream.refresh()
         assert len(stream.estimator.pool_.rows) == 210

@@ -40,7 +40,7 @@ def raw(
     """A request on a socket of its own, by hand."""
     address = server.url.removeprefix("http://").split(":")
     connection = socket.create_connection((address[0], int(address[1])), timeout=30)
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n".encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n".encode()
     head += (
         f"Authorization: Bearer {TOKEN}\r\nContent-Length: {length or len(body)}\r\n\r\n".encode()
     )
@@ -149,7 +149,7 @@ def test_slow_clients_do_not_keep_others_waiting(server):
 
     async def crawl() -> float:
         host, port = server.url.removeprefix("http://").split(":")
-        head = b"POST /predict HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         head += b"Content-Length: 1000\r\n"
         head += f"Authorization: Bearer {TOKEN}\r\n\r\n".encode()
         writers = []

@@ -31,7 +31,8 @@ setInterval(() => {
   out.id = "probe";
   out.textContent = JSON.stringify({
     name: text("name"), state: text("state"), rate: text("rate"), p50: text("p50"),
-    plan: text("plan"), score: text("score"),
+    plan: text("plan"), score: text("score"), refusals: text("refusals"),
+    long: duration(1.32).join(" "), quick: duration(0.1324).join(" "),
     queries: document.querySelectorAll("#map .query").length,
     centroids: document.querySelectorAll("#map .centroid").length,
     bars: document.querySelectorAll("#buffers .bar").length,
@@ -83,6 +84,7 @@ def server(tmp_path_factory):
                 server.predict(records(5, seed=int(time.monotonic() * 1000)))
                 time.sleep(0.05)
 
+        assert server.predict([]).status_code == 422
         traffic = threading.Thread(target=ask)
         traffic.start()
         serving.eventually(
@@ -140,6 +142,8 @@ def test_everything_is_drawn_and_fits(server, tmp_path, width, scheme, ink):
     assert float(found["rate"]) > 0
     assert found["p50"].endswith("ms")
     assert found["plan"].startswith("1")
+    assert found["refusals"] == "1last: invalid"
+    assert (found["long"], found["quick"]) == ("1.32 s", "132 ms")
     assert found["centroids"] == found["bars"] == 3
     assert found["queries"] > 50
     assert found["looks"] > 0

@@ -177,6 +177,12 @@ HTTP = {
     "--host": _value("HOST", "127.0.0.1 by default", default="127.0.0.1"),
     "--port": _value("PORT", "8000 by default; 0 takes a free one", int, default=8000),
     "--name": _value("NAME", "of the model, in /v2/models/NAME", default="crumb"),
+    "--allow-host": _value(
+        "A,B,…",
+        "names, beside this machine's, by which clients may call it; '*': any",
+        names,
+        default=[],
+    ),
     "--token-file": _value("FILE", "its first line is the bearer token; or $CRUMB_TOKEN", Path),
     "--max-rows-per-request": _number(1_000, "N", "more are refused"),
     "--max-bytes": _number(16 * 2**20, "N", "of a request"),

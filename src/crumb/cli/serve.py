@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import os
+import socket
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +17,7 @@ from crumb.errors import BackendUnavailable, InvalidInput
 
 if TYPE_CHECKING:
     from crumb.online import CrumbOnline, Observer
+    from crumb.online.stream import Builder
     from crumb.serve.schema import Schema
 
 
@@ -33,10 +37,14 @@ def run(args: argparse.Namespace) -> None:
             f"crumb serve needs {error.name}: pip install 'crumb-pfn[serve]'."
         ) from error
     token = _token(args.token_file)
-    limits = Limits(args.max_rows_per_request, args.max_bytes, args.deadline, token)
+    known = {"localhost", args.host, socket.gethostname(), *args.allow_host}
+    sizes = args.max_rows_per_request, args.max_bytes, args.deadline
+    limits = Limits(*sizes, token, frozenset(known))
     bound = bind(args.host, args.port)
+    if token is None and not ipaddress.ip_address(bound.getsockname()[0]).is_loopback:
+        note(f"anybody who reaches {args.host} can use this service: --token-file sets a token.")
     set_up_logs(args.log_level)
-    run_service(lambda observers: _stream(args, observers), bound, limits, args)
+    run_service(partial(_stream, args), bound, limits, args)
 
 
 def _token(path: Path | None) -> str | None:
@@ -48,26 +56,35 @@ def _token(path: Path | None) -> str | None:
     return lines[0].strip()
 
 
-def _stream(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[CrumbOnline, Schema]:
+def _stream(
+    args: argparse.Namespace, observers: Sequence[Observer], builder: Builder
+) -> tuple[CrumbOnline, Schema]:
     """From the snapshot if there is one; else from the training table."""
     from crumb.serve.snapshot import has_snapshot, restore
+    from crumb.serve.watch import event
 
     if args.state is not None and (args.train is None or has_snapshot(args.state)):
         unused = [*(["train"] if args.train else []), *given(args, STREAM)]
         if unused:
             words = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
             note(f"goes on from the snapshot in {args.state}; not used: {words}.")
-        return restore(args.state, observers, args.allow_missing)
-    return _fresh(args, observers)
+        event("starting", doing="reads the snapshot and makes its contexts ready")
+        return restore(args.state, observers, args.allow_missing, builder)
+    return _fresh(args, observers, builder)
 
 
-def _fresh(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[CrumbOnline, Schema]:
+def _fresh(
+    args: argparse.Namespace, observers: Sequence[Observer], builder: Builder
+) -> tuple[CrumbOnline, Schema]:
     from crumb import CrumbOnline
     from crumb.cli.tables import fit_table, load_tables
     from crumb.serve.schema import Schema
+    from crumb.serve.watch import event
 
+    event("starting", doing="reads the training table")
     # Without typical queries the training table stands in: only its columns matter then.
     tables = load_tables(args, args.queries or args.train)
+    event("starting", doing="encodes the training table", rows=len(tables.X_train))
     estimator = fit_table(args, tables.X_train, tables.y_train)
     settings = given(args, STREAM)
     if args.quantiles:
@@ -75,5 +92,8 @@ def _fresh(args: argparse.Namespace, observers: Sequence[Observer]) -> tuple[Cru
     if args.learn and settings.get("refresh", "never") == "never":
         note("what is learned takes effect at a refresh: --refresh periodic or drift makes one.")
     queries = tables.X_test if args.queries else None
-    stream = CrumbOnline(estimator, queries, observer=observers, **settings)
-    return stream, Schema.of(tables.X_train, args.allow_missing)
+    event("starting", doing="makes a plan, loads the model and makes the contexts ready")
+    stream = CrumbOnline(estimator, queries, observer=observers, builder=builder, **settings)
+    schema = Schema.of(tables.X_train, args.allow_missing)
+    schema.check(estimator)
+    return stream, schema

@@ -13,8 +13,10 @@ from sklearn.base import clone
 
 from crumb.errors import InvalidInput
 from crumb.estimator import check_labels as check_target
-from crumb.table.encoder import Rows, take
+from crumb.table.encoder import LARGEST, Rows, take
 from crumb.table.row import Piece, Record, stack
+
+FAN = 32  # pieces of learned rows that are put together at once: joining few costs as much
 
 
 class Recent:
@@ -67,7 +69,7 @@ def join(parts: list[LabelledRows]) -> LabelledRows:
 
 
 class NextPool(NamedTuple):
-    """A pool that a refresh is built with; the first ``joined`` of the new pieces are in it."""
+    """A pool that a refresh is built with; the first ``joined`` of the new rows are in it."""
 
     pool: LabelledRows
     joined: int
@@ -85,12 +87,17 @@ class PoolMemory:
     max_age: float | None = None
     new: list[LabelledRows] = field(default_factory=list)  # what the pool does not have yet
 
-    def add(self, rows: Rows, y: np.ndarray, date: float) -> None:
-        if _sort_of(y) != _sort_of(self.pool.y):
-            raise InvalidInput(
-                f"Labels are of type {y.dtype}, those of the pool of type {self.pool.y.dtype}."
-            )
-        self.new.append(LabelledRows(rows, y, np.full(len(y), date)))
+    def add(self, rows: Rows, y: np.ndarray, date: float | np.ndarray) -> None:
+        """Few pieces stay few: a thousand calls would else make a refresh join a thousand."""
+        self.new.append(LabelledRows(rows, same_sort(y, self.pool.y), np.full(len(y), date)))
+        last = self.new[-FAN:]
+        while len(last) == FAN and len(last[0].y) < FAN * len(last[-1].y):
+            self.new[-FAN:] = [join(last)]
+            last = self.new[-FAN:]
+
+    def waiting(self) -> int:
+        """Rows that the pool does not have yet."""
+        return sum(len(piece.y) for piece in self.new)
 
     def upcoming(self, date: float) -> NextPool | None:
         """The pool as it should be now; None where the current one is it."""
@@ -99,13 +106,15 @@ class PoolMemory:
         kept = self._kept(pool.came, date)
         if not new and len(kept) == len(pool.y):
             return None
-        left = LabelledRows(take(pool.rows, kept), pool.y[kept], pool.came[kept])
-        return NextPool(left, len(new))
+        return NextPool(_part(pool, kept), len(pool.y) - len(self.pool.y))
 
     def commit(self, upcoming: NextPool) -> None:
         """The pool that a refresh was built with has become the current one."""
-        self.pool = upcoming.pool
-        del self.new[: upcoming.joined]
+        self.pool, left = upcoming.pool, self.waiting() - upcoming.joined
+        while self.waiting() > left:
+            first = self.new.pop(0)
+            if (over := left - self.waiting()) > 0:  # joined with rows that came later
+                self.new.insert(0, _part(first, np.arange(len(first.y) - over, len(first.y))))
 
     def _kept(self, came: np.ndarray, date: float) -> np.ndarray:
         """The youngest rows, in the order in which they stand in the pool."""
@@ -117,6 +126,10 @@ class PoolMemory:
             youngest = np.lexsort((-kept, -came[kept]))[: self.max_rows]
             kept = np.sort(kept[youngest])
         return kept
+
+
+def _part(labelled: LabelledRows, index: np.ndarray) -> LabelledRows:
+    return LabelledRows(take(labelled.rows, index), labelled.y[index], labelled.came[index])
 
 
 def first_pool(estimator: Any, date: float) -> LabelledRows:
@@ -133,9 +146,7 @@ def refitted(estimator: Any, pool: LabelledRows) -> Any:
             "Fewer than two rows are young enough for the pool: the plan stays as it was."
         )
     fresh = clone(estimator).set_params(random_state=estimator.options_.seed)
-    fresh.fit(pool.rows, pool.y)
-    fresh.backend_.share(estimator.backend_)
-    return fresh
+    return fresh.fit(pool.rows, pool.y)
 
 
 def check_labels(y: Any, rows: int, regression: bool) -> np.ndarray:
@@ -143,15 +154,26 @@ def check_labels(y: Any, rows: int, regression: bool) -> np.ndarray:
     labels = check_target(y)
     if len(labels) != rows:
         raise InvalidInput(f"X has {rows} rows, y has {len(labels)} labels.")
-    if not regression:
-        return labels
-    try:
-        numbers = labels.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput("Regression needs numbers as labels.") from error
-    if not np.isfinite(numbers).all():
-        raise InvalidInput("Labels must be finite numbers.")
-    return numbers
+    if labels.dtype.kind == "O" and not all(isinstance(label, str) for label in labels):
+        raise InvalidInput("Labels are numbers, truth values or text, all of one sort.")
+    if regression:
+        try:
+            labels = labels.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInput("Regression needs numbers as labels.") from error
+    if labels.dtype.kind == "f" and not (np.abs(labels) <= LARGEST).all():
+        raise InvalidInput("Labels must be finite numbers, in single precision too.")
+    if labels.dtype.kind == "f" and not regression and (labels != np.round(labels)).any():
+        raise InvalidInput("Numbers that name classes must be whole.")
+    return labels
+
+
+def same_sort(y: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Labels that may stand beside those of the pool: 1.0 is the class 1 of a pool of integers."""
+    if _sort_of(y) != _sort_of(known):
+        said = f"Labels are of type {y.dtype}, those of the pool of type {known.dtype}."
+        raise InvalidInput(said)
+    return y.astype(known.dtype) if known.dtype.kind in "iu" and y.dtype.kind == "f" else y
 
 
 def _sort_of(y: np.ndarray) -> str:

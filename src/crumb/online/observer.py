@@ -24,6 +24,8 @@ class Stats:
     refresh_failures: int = 0
     pending: int = 0
     learned: int = 0  # labelled rows that wait for the next refresh
+    taught: int = 0  # labelled rows in all
+    refreshing: bool = False  # a new plan is being made
     version: int = 1
     pool_version: int = 1
     plan_age: float = 0.0  # seconds

@@ -1,11 +1,15 @@
 """The thread that makes a stream's new plans, beside the old ones."""
 
+import contextlib
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable
 
 from crumb.online.options import StreamOptions
 
+NICENESS = 10  # of 19: what queries wait for comes first
 log = logging.getLogger("crumb.online")
 
 
@@ -46,11 +50,18 @@ class Refresher:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or not (self._busy or self._is_due()))
 
-    def close(self) -> None:
-        """No further refresh; wait for the one that is under way."""
+    def stopped(self) -> bool:
+        return self._closed
+
+    def stop(self) -> None:
+        """No further refresh; one that is under way may look at ``stopped``."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+    def close(self) -> None:
+        """No further refresh; wait for the one that is under way."""
+        self.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -58,6 +69,7 @@ class Refresher:
         return self._options.refresh_due(self._seen, self._failures)
 
     def _run(self) -> None:
+        step_back()
         while True:
             with self._changed:
                 self._busy = False
@@ -74,6 +86,15 @@ class Refresher:
                 self._refresh()
             self._failures = 0
         except Exception as error:  # whatever it was, the old plan goes on answering
+            if self._closed:  # dropped
+                return
             log.warning("a refresh failed, the plan stays as it was: %s", type(error).__name__)
             self._failures += 1
             self._failed(error)
+
+
+def step_back(niceness: int = NICENESS) -> None:
+    """This thread, and those that it starts, let others go first. Linux has nice threads."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

@@ -13,19 +13,30 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
+from crumb.errors import StreamClosed
 from crumb.online.drift import Drift
-from crumb.online.memory import PoolMemory, Recent, check_labels, first_pool, latest, refitted
+from crumb.online.memory import (
+    LabelledRows,
+    PoolMemory,
+    Recent,
+    check_labels,
+    first_pool,
+    latest,
+    same_sort,
+)
 from crumb.online.observer import Observer, Stats, tell
 from crumb.online.options import StreamOptions
 from crumb.online.refresh import Refresher
 from crumb.online.state import StreamState, read_state, write_state
 from crumb.online.version import (
     Answer,
+    Built,
     PlanVersion,
+    build,
     check_estimator,
     make_version,
     pool_sample,
@@ -38,6 +49,29 @@ from crumb.table.encoder import Rows
 from crumb.table.row import Piece, Record
 
 Observers: TypeAlias = "Observer | Sequence[Observer] | None"
+
+
+class Builder(Protocol):
+    """Computes new plans, in the thread that asks or elsewhere."""
+
+    def __call__(
+        self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
+    ) -> Built: ...
+
+    def close(self) -> None:
+        """Give up what is under way, if that is possible, and raise ``StreamClosed`` there."""
+
+
+class Here:
+    """Computes in the thread that asks, which cannot be stopped."""
+
+    def __call__(
+        self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
+    ) -> Built:
+        return build(estimator, pool, recent, ahead)
+
+    def close(self) -> None:
+        pass
 
 
 class CrumbOnline:
@@ -81,6 +115,9 @@ class CrumbOnline:
         refresh.
     observer : Observer, list of them or None, default=None
         Is told about answers, passes, failures and refreshes.
+    builder : Builder or None, default=None
+        Where new plans are computed. None: in the stream's own thread; ``child.ChildBuilder``: in
+        a process at low priority.
     window : int or None, default=None
         The name of ``recent`` in version 0.1.
 
@@ -105,9 +142,10 @@ class CrumbOnline:
         plan: Plan | None = None,
         observer: Observers = None,
         clock: Clock | None = None,
+        builder: Builder | None = None,
         **options: Any,
     ):
-        self._clock = clock or Clock()
+        self._clock, self._builder = clock or Clock(), builder or Here()
         if isinstance(estimator, StreamState):
             state = estimator
         else:
@@ -147,34 +185,46 @@ class CrumbOnline:
 
     def submit(self, row: Any) -> Future[Answer]:
         """Ask for one row (a sequence, a Series, a mapping of column names, a table of one row)."""
-        return self._submit(lambda estimator: estimator.encode_row(row))[0]
+        return self._submit(lambda version: _pieces(version.estimator.encode_row(row)))[0]
+
+    def submit_rows(self, rows: Sequence[Any]) -> list[Future[Answer]] | None:
+        """``submit`` for plain rows, all or none, in microseconds each.
+
+        None: some are not plain, and ``submit_many`` has to make a table of them.
+        """
+        try:
+            return self._submit(lambda version: _plain(version.read(rows)))
+        except _NotPlain:
+            return None
 
     def submit_many(self, X: Any) -> list[Future[Answer]]:
         """Ask for each row of a table: all of them are accepted, or none is."""
-        return self._submit(lambda estimator: estimator.encode(X))
+        return self._submit(lambda version: _pieces(version.estimator.encode(X)))
 
     async def ask(self, row: Any) -> Answer:
         """``submit`` for asyncio. A task that is cancelled frees its place."""
         return await asyncio.wrap_future(self.submit(row))
 
-    def _submit(self, encode: Callable[[Any], tuple[Piece, np.ndarray]]) -> list[Future[Answer]]:
+    def _submit(
+        self, encode: Callable[[PlanVersion], tuple[list[Piece], np.ndarray]]
+    ) -> list[Future[Answer]]:
         accepted = False
         while not accepted:
             version = self._version
             self._worker.check_open()
-            rows, points = encode(version.estimator)
-            if not isinstance(rows, Record):
-                rows = rows.copy()  # the caller may write to the row before it is answered
+            pieces, points = encode(version)
             clusters, now = version.plan.route(points).tolist(), self._clock.now()
+            places = ((piece, i) for piece in pieces for i in range(len(piece)))
             items = [
-                Pending(version, (version.number, cluster), rows, i, now)
-                for i, cluster in enumerate(clusters)
+                Pending(version, (version.number, cluster), *place, now)
+                for cluster, place in zip(clusters, places, strict=True)
             ]
             with self._changed:
                 accepted = version is self._version  # else: once more, with the new plan
                 if accepted:
                     self._worker.accept(items, now)
-                    self._recent.add(rows)
+                    for piece in pieces:
+                        self._recent.add(piece)
         self._refresher.saw(len(items))
         return [item.future for item in items]
 
@@ -233,15 +283,12 @@ class CrumbOnline:
         with self._building:
             old = self._version
             upcoming = self._memory.upcoming(self._clock.date())
-            estimator = old.estimator
-            if upcoming is not None:
-                estimator = refitted(estimator, upcoming.pool)
-            new = make_version(
-                *(estimator, estimator.encode(self.recent())[1], old.number + 1),
-                *(old.pool_number + (upcoming is not None), self._clock.date()),
-                ahead=self.options.plan_ahead,
-            )
-            new.prepare()
+            pool = None if upcoming is None else upcoming.pool
+            built = self._builder(old.estimator, pool, self.recent(), self.options.plan_ahead)
+            new = self._successor(old, built)
+            new.prepare(stop=self._refresher.stopped)
+            if self._refresher.stopped():
+                raise StreamClosed("The stream was closed before the new plan was complete.")
             with self._changed:
                 if upcoming is not None:
                     self._memory.commit(upcoming)
@@ -252,6 +299,14 @@ class CrumbOnline:
         self._free_retired()
         tell(self.observers, "refreshed", new.number, self._clock.now() - started)
         return new.number
+
+    def _successor(self, old: PlanVersion, built: Built) -> PlanVersion:
+        estimator = old.estimator
+        if built.estimator is not None:
+            estimator = built.estimator
+            estimator.backend_.share(old.estimator.backend_)
+        numbers = old.number + 1, old.pool_number + (built.estimator is not None)
+        return PlanVersion(*numbers, estimator, built.plan, built.baseline, self._clock.date())
 
     def _free_retired(self) -> None:
         """Free what the back-end keeps for replaced plans that no query waits for any more."""
@@ -290,11 +345,21 @@ class CrumbOnline:
 
     def learn(self, X: Any, y: Any) -> None:
         """Labelled rows for the pool; the next refresh uses them."""
-        version = self._version
-        rows = version.estimator.rows_to_join(X).copy()  # the caller may write to X again
-        labels = check_labels(y, len(rows), regression=version.classes is None)
+        rows = self._version.estimator.rows_to_join(X)
+        self.add_labelled(self.label(rows.copy(), y))  # the caller may write to X again
+
+    def label(self, rows: Rows, y: Any) -> LabelledRows:
+        """Encoded rows with their labels: whatever is wrong with these is said here."""
+        labels = check_labels(y, len(rows), regression=self._version.classes is None)
+        labels = same_sort(labels, self._memory.pool.y)
+        return LabelledRows(rows, labels, np.full(len(labels), self._clock.date()))
+
+    def add_labelled(self, labelled: LabelledRows) -> int:
+        """Rows that ``label`` checked, for the next refresh; how many wait for it now."""
         with self._changed:
-            self._memory.add(rows, labels, self._clock.date())
+            self._memory.add(labelled.rows, labelled.y, labelled.came)
+            self._worker.counts["taught"] += len(labelled.y)
+            return self._memory.waiting()
 
     # The stream as a whole
 
@@ -304,7 +369,8 @@ class CrumbOnline:
             return Stats(
                 **counts,
                 pending=self._worker.buffers.pending,
-                learned=sum(len(rows.y) for rows in self._memory.new),
+                learned=self._memory.waiting(),
+                refreshing=self._building.locked(),
                 version=version.number,
                 pool_version=version.pool_number,
                 plan_age=self._clock.date() - version.made,
@@ -336,14 +402,21 @@ class CrumbOnline:
         *,
         observer: Observers = None,
         clock: Clock | None = None,
+        builder: Builder | None = None,
         **changes: Any,
     ) -> CrumbOnline:
         """A stream that continues a saved one. ``changes`` replace parameters of the estimator."""
-        return cls(read_state(path, changes), observer=observer, clock=clock)
+        return cls(read_state(path, changes), observer=observer, clock=clock, builder=builder)
+
+    def stop_refreshes(self) -> None:
+        """No new plans from here on. One that is under way is dropped where that is possible."""
+        self._refresher.stop()
+        self._builder.close()
 
     def close(self, drain: bool = True) -> None:
         """Take no more queries; answer those that wait, or without ``drain`` refuse them."""
         self._worker.close(drain)
+        self.stop_refreshes()
         self._refresher.close()
         self._free_retired()  # the last to wait for a version may have been refused
         self._worker.join()
@@ -357,6 +430,23 @@ class CrumbOnline:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+class _NotPlain(Exception):
+    """A table is needed."""
+
+
+def _plain(read: tuple[list[Piece], np.ndarray] | None) -> tuple[list[Piece], np.ndarray]:
+    if read is None:
+        raise _NotPlain
+    return read
+
+
+def _pieces(encoded: tuple[Piece, np.ndarray]) -> tuple[list[Piece], np.ndarray]:
+    rows, points = encoded
+    if not isinstance(rows, Record):
+        rows = rows.copy()  # the caller may write to the row before it is answered
+    return [rows], points
 
 
 def _first_state(

@@ -2,9 +2,11 @@
 
 import copy
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,11 +16,13 @@ from crumb.estimator import CrumbClassifier, CrumbRegressor, quantile_levels
 from crumb.infer import context_key, infer, keep_contexts
 from crumb.machine import collect_garbage, out_of_memory
 from crumb.online.drift import Baseline
+from crumb.online.memory import LabelledRows, refitted
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.rng import generator
 from crumb.selection.base import nearest_rows
 from crumb.table.encoder import Rows, take
+from crumb.table.row import Piece
 
 NEIGHBOURS = 4  # of each query
 MOST_DISTANCES = 500_000_000  # between queries and the pool: some seconds
@@ -54,14 +58,26 @@ class PlanVersion:
         pool = self.estimator.pool_
         return frozenset(context_key(pool, context) for context in self.plan.contexts)
 
-    def prepare(self) -> None:
+    def read(self, rows: Sequence[Any]) -> tuple[list[Piece], np.ndarray] | None:
+        """Plain rows, a piece and a point each, in microseconds; None where a table is needed."""
+        read = []
+        for row in rows:
+            one = self.estimator.pool_.encode_row(row)
+            if one is None:
+                return None
+            read.append(one)
+        return [piece for piece, _ in read], np.concatenate([point for _, point in read])
+
+    def prepare(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Have ready what the first queries need: as many contexts as fit, the most used first.
 
-        What the back-end keeps for another version stays: both share the cache.
+        What the back-end keeps for another version stays: both share the cache. Ends early when
+        ``stop`` says so.
         """
         _ = self.keys
         use = np.bincount(self.plan.labels, minlength=self.plan.n_clusters)
-        contexts = [self.plan.contexts[cluster] for cluster in np.argsort(-use, kind="stable")]
+        order = takewhile(lambda _: not stop(), np.argsort(-use, kind="stable"))
+        contexts = (self.plan.contexts[cluster] for cluster in order)
         try:
             keep_contexts(self.estimator.backend_, self.estimator.pool_, contexts)
         except Exception as error:
@@ -137,6 +153,25 @@ def make_version(
     plan.check_pool(pool.fingerprint)
     baseline = Baseline.of(points, plan.n_clusters, options.bandwidth, options.seed)
     return PlanVersion(number, pool_number, estimator, plan, baseline, made)
+
+
+class Built(NamedTuple):
+    """What a refresh computes. ``estimator``: one with another pool; None: the old one goes on."""
+
+    estimator: Any | None
+    plan: Plan
+    baseline: Baseline
+
+
+def build(estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool) -> Built:
+    """A plan for the recent queries, with another pool where there is one.
+
+    Everything that goes in and comes out can be pickled: it may run in a process of its own.
+    """
+    fresh = None if pool is None else refitted(estimator, pool)
+    used = estimator if fresh is None else fresh
+    made = make_version(used, used.encode(recent)[1], 0, 0, 0.0, ahead=ahead)
+    return Built(fresh, made.plan, made.baseline)
 
 
 def expected_queries(points: np.ndarray, pool: np.ndarray, seed: int) -> np.ndarray:

@@ -12,10 +12,12 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 from fastapi.security import HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 
 from crumb import __version__
 from crumb.serve import bodies, infer_v2
-from crumb.serve.limits import JsonRoute, Refusal
+from crumb.serve.journal import Lesson
+from crumb.serve.limits import JsonRoute, Refusal, shown
 from crumb.serve.page import PAGE, History, Map, commands, live
 from crumb.serve.service import Service
 from crumb.serve.watch import Gauges, Metrics, Watch
@@ -54,7 +56,8 @@ def make_app(service: Service, metrics: Metrics, history: History, *, learn: boo
     _add_server(app, service)
     _add_pages(app, service, metrics, history)
     metrics.registry.register(Gauges(service))
-    return Watch(app, service.limits, metrics, history)
+    packed = GZipMiddleware(app, minimum_size=1_000, compresslevel=1)
+    return Watch(packed, service.limits, metrics, history)
 
 
 def _answer_errors(app: FastAPI, service: Service) -> None:
@@ -93,8 +96,8 @@ def _add_predict(app: FastAPI, service: Service) -> None:
 
 
 def _add_learn(app: FastAPI, service: Service) -> None:
-    labels, classes = service.stream.snapshot().pool.y, service.stream.current.classes
-    body_type: Any = bodies.learn_request(service.schema, service.max_rows, labels)
+    classes = service.stream.current.classes
+    body_type: Any = bodies.learn_request(service.schema, service.max_rows, service.stream)
     label = [0.0] if classes is None else classes[:1].tolist()
 
     @app.post(
@@ -104,7 +107,8 @@ def _add_learn(app: FastAPI, service: Service) -> None:
         openapi_extra=_example({"records": [service.schema.example()], "labels": label}),
     )
     async def learn(body: body_type, request: Request) -> Any:
-        return {"waiting": await service.learn(request, body.records, body.labels)}
+        lesson = Lesson(body.records, body.labels, await request.body())
+        return {"waiting": await service.learn(request, lesson)}
 
 
 def _health(service: Service, **about: str) -> Response:
@@ -114,7 +118,7 @@ def _health(service: Service, **about: str) -> Response:
 def _add_server(app: FastAPI, service: Service) -> None:
     @app.get("/v2", summary="What this server is")
     async def server() -> dict[str, Any]:
-        return {"name": "crumb", "version": __version__, "extensions": []}
+        return {"name": "crumb", "version": __version__, "extensions": ["binary_tensor_data"]}
 
     @app.get("/v2/health/live", summary="Whether the process lives")
     async def alive() -> dict[str, bool]:
@@ -126,16 +130,36 @@ def _add_server(app: FastAPI, service: Service) -> None:
 
 
 def _add_model(app: FastAPI, service: Service) -> None:
-    path, outputs = f"/v2/models/{service.name}", service.outputs
+    for versions in ("", "/versions/{version}"):
+        _add_version(app, service, f"/v2/models/{service.name}{versions}", not versions)
 
-    @app.get(path, summary="Inputs and outputs of the model")
-    async def model() -> dict[str, Any]:
+
+def _check_version(request: Request, number: int) -> None:
+    """A plan that was replaced answers no more; without a version the current one does."""
+    asked = request.path_params.get("version", str(number))
+    if asked != str(number):
+        said = f"There is no version {shown(asked)}: version {number} answers."
+        raise Refusal(404, "version", said)
+
+
+def _add_version(app: FastAPI, service: Service, path: str, described: bool) -> None:
+    outputs = service.outputs
+
+    @app.get(path, summary="Inputs and outputs of the model", include_in_schema=described)
+    async def model(request: Request) -> dict[str, Any]:
         version = service.stream.current
+        _check_version(request, version.number)
         tensors = outputs.tensors(version.classes)
         return infer_v2.metadata(service.name, version.number, service.schema, tensors)
 
-    @app.get(f"{path}/ready", summary="Whether the model answers", responses=DOWN)
-    async def ready() -> Response:
+    @app.get(
+        f"{path}/ready",
+        summary="Whether the model answers",
+        responses=DOWN,
+        include_in_schema=described,
+    )
+    async def ready(request: Request) -> Response:
+        _check_version(request, service.stream.version)
         return _health(service, name=service.name)
 
     @app.post(
@@ -144,13 +168,17 @@ def _add_model(app: FastAPI, service: Service) -> None:
         response_model=infer_v2.InferenceResponse,
         response_model_exclude_unset=True,
         openapi_extra=_example(infer_v2.example(service.schema)),
+        include_in_schema=described,
     )
     async def infer(body: infer_v2.InferenceRequest, request: Request) -> Any:
+        _check_version(request, service.stream.version)
         wanted = infer_v2.wanted_outputs(body, outputs.tensors(service.stream.current.classes))
         records = infer_v2.read_records(body.inputs, service.schema, service.max_rows)
         deadline = None if body.parameters is None else body.parameters.deadline
         answers = await service.ask(request, records, deadline)
-        return infer_v2.write_inference(service.name, body.id, wanted, answers, outputs)
+        _check_version(request, answers[0].version)  # a new plan may have come meanwhile
+        answer = infer_v2.write_inference(service.name, body.id, wanted, answers, outputs)
+        return infer_v2.pack(answer, infer_v2.binary_outputs(body, wanted))
 
 
 def _add_pages(app: FastAPI, service: Service, metrics: Metrics, history: History) -> None:

@@ -7,18 +7,20 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from crumb.online import Answer
+from crumb.online import Answer, CrumbOnline
 from crumb.serve.limits import Refusal, invalid, malformed, shown, too_many_rows
 from crumb.serve.schema import LONGEST, Schema, list_of
+from crumb.table.encoder import LARGEST
 
 STRICT = ConfigDict(strict=True, extra="forbid")
 Seconds = Annotated[float, Field(gt=0)]
 Text = Annotated[str, Field(max_length=LONGEST)]
-Number = Annotated[float, Field(allow_inf_nan=False)]
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Label = bool | int | float | str  # learned rows may bring classes of another type
 Tensor = dict[str, Any]  # name, datatype and shape of a row, as the Open Inference Protocol has it
 # By the kind of numpy's type; anything else is text.
-LABELS: dict[str, Any] = {"b": bool, "i": int, "u": int, "f": Number}
+LABELS: dict[str, Any] = {"b": bool, "i": Whole, "u": Whole, "f": Number}
 DATATYPES = {"b": "BOOL", "i": "INT64", "u": "INT64", "f": "FP64"}
 
 
@@ -45,7 +47,7 @@ class Predictions(BaseModel):
     predictions: list[Prediction]
 
 
-def _request(name: str, schema: Schema, max_rows: int, **more: Any) -> type[BaseModel]:
+def _request(name: str, schema: Schema, max_rows: int | None, **more: Any) -> type[BaseModel]:
     records = (list_of(schema.record, 1, max_rows), ...)
     return create_model(name, __config__=STRICT, records=records, **more)
 
@@ -56,9 +58,9 @@ def predict_request(schema: Schema, max_rows: int) -> type[BaseModel]:
     return _request("PredictRequest", schema, max_rows, deadline=deadline)
 
 
-def learn_request(schema: Schema, max_rows: int, labels: np.ndarray) -> type[BaseModel]:
-    """``labels``: some of those that the pool has."""
-    label = LABELS.get(labels.dtype.kind, Text)
+def learn_request(schema: Schema, max_rows: int | None, stream: CrumbOnline) -> type[BaseModel]:
+    """Labels are as strict as features: of the type that those of the pool have."""
+    label = LABELS.get(stream.snapshot().pool.y.dtype.kind, Text)
     return _request("LearnRequest", schema, max_rows, labels=(list_of(label), ...))
 
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, FailFast, Field
+from starlette.responses import Response
 
 from crumb.online import Answer
 from crumb.serve.bodies import Outputs, Seconds, Tensor, Text, class_names
-from crumb.serve.limits import invalid, shown, too_many_rows
+from crumb.serve.limits import HEADER, invalid, shown, too_many_rows
+from crumb.serve.parse import binary
 from crumb.serve.schema import Column, Record, Schema
 
 WHOLE = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -35,10 +37,16 @@ class InputTensor(BaseModel, strict=True):
 
 class Parameters(BaseModel, strict=True):
     deadline: Seconds | None = None
+    binary_data_output: bool = False
+
+
+class OutputParameters(BaseModel, strict=True):
+    binary_data: bool | None = None
 
 
 class WantedOutput(BaseModel, strict=True):
     name: Text
+    parameters: OutputParameters | None = None
 
 
 class InferenceRequest(BaseModel, strict=True):
@@ -54,7 +62,8 @@ class OutputTensor(BaseModel):
     name: str
     datatype: str
     shape: list[int]
-    data: list[Any]
+    parameters: dict[str, int] | None = None
+    data: list[Any] | None = None
 
 
 class InferenceResponse(BaseModel):
@@ -173,6 +182,31 @@ def write_inference(
     about = {"model_name": model, "model_version": str(first.version)}
     asked = {} if name is None else {"id": name}
     return {**about, **asked, "parameters": parameters, "outputs": tensors}
+
+
+def binary_outputs(asked: InferenceRequest, wanted: Sequence[str]) -> set[str]:
+    """Those that come after the JSON: all of them, or as each one says."""
+    usual = asked.parameters is not None and asked.parameters.binary_data_output
+    said = {
+        output.name: output.parameters.binary_data
+        for output in asked.outputs or ()
+        if output.parameters is not None
+    }
+    return {name for name in wanted if (usual if said.get(name) is None else said[name])}
+
+
+def pack(answer: dict[str, Any], names: set[str]) -> Response | dict[str, Any]:
+    """The answer with these outputs as binary tensors."""
+    if not names:
+        return answer
+    tails = []
+    for tensor in answer["outputs"]:
+        if tensor["name"] in names:
+            tails.append(binary(tensor["datatype"], tensor.pop("data")))
+            tensor["parameters"] = {"binary_data_size": len(tails[-1])}
+    head = json.dumps(answer).encode()
+    length = {HEADER: str(len(head))}
+    return Response(b"".join([head, *tails]), 200, length, "application/octet-stream")
 
 
 def metadata(model: str, version: int, schema: Schema, outputs: Sequence[Tensor]) -> dict[str, Any]:

@@ -25,6 +25,8 @@ function nice(most) {
   return [1, 2, 5, 10].map((n) => n * power).find((n) => n >= most);
 }
 const short = (n) => n >= 1000 ? `${+(n / 1000).toPrecision(3)}k` : `${+n.toPrecision(3)}`;
+// Latencies: milliseconds up to a second, seconds from there on.
+const duration = (seconds) => seconds < 1 ? [short(1000 * seconds), "ms"] : [short(seconds), "s"];
 const y = (value, most) => H - BOTTOM - (H - BOTTOM - TOP) * Math.min(1, value / most);
 const x = (share) => LEFT + (W - LEFT - RIGHT) * share;
 function frame(most, unit, first, last) {
@@ -57,18 +59,20 @@ function drawRates(live, seconds) {
 }
 function drawLatencies(live, seconds) {
   const known = seconds.filter((second) => second && second.p99 !== null);
-  const most = nice(1000 * Math.max(0, ...known.map((second) => second.p99)));
+  const longest = Math.max(0, ...known.map((second) => second.p99));
+  const [scale, unit] = longest < 1 ? [1000, "ms"] : [1, "s"];
+  const most = nice(scale * longest);
   const line = (key, colour) => {
     const points = seconds.map((second, i) => second && second[key] !== null
-      ? [x(i / (seconds.length - 1)), y(1000 * second[key], most)] : null);
+      ? [x(i / (seconds.length - 1)), y(scale * second[key], most)] : null);
     const alone = points.filter((point, i) => point && !points[i - 1] && !points[i + 1]);
     return [
       ["path", { class: "line", stroke: colour, d: path(points) }],
       ...alone.map((point) => ["circle", { cx: point[0], cy: point[1], r: 2.2, fill: colour }]),
     ];
   };
-  draw("latencies", H, "Latency in milliseconds", [
-    ...frame(most, "", `ms, −${live.length} s`, "now"), ...line("p50", "var(--b)"), ...line("p99", "var(--a)"),
+  draw("latencies", H, `Latency in ${unit}`, [
+    ...frame(most, "", `${unit}, −${live.length} s`, "now"), ...line("p50", "var(--b)"), ...line("p99", "var(--a)"),
   ]);
 }
 function drawDrift(live) {
@@ -139,9 +143,9 @@ function show(live) {
   byId("state").textContent = live.ready ? "ready" : "draining";
   byId("state").className = live.ready ? "good" : "bad";
   put("rate", short(recent.reduce((sum, second) => sum + (second ? second.rows : 0), 0) / recent.length));
-  put("p50", latest ? short(1000 * latest.p50) : "–", latest ? "ms" : "");
-  put("p99", latest ? short(1000 * latest.p99) : "–", latest ? "ms" : "");
+  for (const key of ["p50", "p99"]) put(key, ...(latest ? duration(latest[key]) : ["–"]));
   put("pending", short(live.pending), `of ${short(live.max_pending)}`);
+  put("refusals", short(live.refusals), live.last_refusal ? `last: ${live.last_refusal}` : "");
   put("plan", live.version, `${ago(live.plan_age)} old`);
   put("score", live.drift.length ? live.drift[live.drift.length - 1].score.toFixed(2) : "–");
   drawRates(live, seconds);

@@ -62,6 +62,7 @@ class History(Observer):
         self._latencies: list[float] = []
         self._looks: deque[dict[str, float]] = deque(maxlen=LOOKS)
         self._refreshes: deque[float] = deque(maxlen=LOOKS)
+        self._refusals, self._last_refusal = 0, ""
 
     def request(self, seconds: float) -> None:
         """A prediction went out, this many seconds after it was asked for."""
@@ -69,6 +70,12 @@ class History(Observer):
             self._turn()
             if len(self._latencies) < MOST:
                 self._latencies.append(seconds)
+
+    def refused(self, reason: str) -> None:
+        """A request got no prediction, for a reason that the metrics know."""
+        with self._lock:
+            self._refusals += 1
+            self._last_refusal = reason
 
     def answered(self, waits: list[float]) -> None:
         with self._lock:
@@ -92,6 +99,8 @@ class History(Observer):
                 "now": self._clock(),
                 "length": LENGTH,
                 "seconds": [entry for entry in self._seconds if entry["time"] >= oldest],
+                "refusals": self._refusals,
+                "last_refusal": self._last_refusal,
                 "drift": list(self._looks),
                 "refreshes": list(self._refreshes),
             }

@@ -11,22 +11,30 @@ import sys
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import uvicorn
 
 from crumb.errors import InvalidInput
 from crumb.online import CrumbOnline, Observer
+from crumb.online.child import ChildBuilder
+from crumb.online.stream import Builder
 from crumb.serve.app import make_app
+from crumb.serve.connection import Connection
+from crumb.serve.journal import Journal
 from crumb.serve.limits import Limits
 from crumb.serve.page import History
 from crumb.serve.schema import Schema
 from crumb.serve.service import Service
-from crumb.serve.snapshot import PlanArchive, Snapshots, write_schema
+from crumb.serve.snapshot import PlanArchive, Snapshots, has_snapshot, write_schema
 from crumb.serve.watch import Metrics, event, log, where
 
+KEEP_ALIVE = 30  # seconds between two requests
 LAST_BYTES = 5  # seconds that a slow reader has for an answer that was written before the end
-BACKLOG = 2_048
+BACKLOG = 128  # asyncio accepts as many in one go, and fails as often where files run out
+OWN_FILES = 128  # those of the service that are no connections
+MOST_CONNECTIONS = 2_048
 TRIM_EVERY = 15.0  # seconds
 MOST_FILES = 65_536
 ARENAS = 2
@@ -35,6 +43,8 @@ M_ARENA_MAX = -8  # of mallopt(3)
 
 def bind(host: str, port: int) -> socket.socket:
     """A socket that nobody can connect to yet: that a port is taken shows before the long work."""
+    if not 0 <= port < 2**16:
+        raise InvalidInput(f"A port is a number from 0 to {2**16 - 1}, got {port}.")
     try:
         family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -49,7 +59,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def run_service(
-    make_stream: Callable[[Sequence[Observer]], tuple[CrumbOnline, Schema]],
+    make_stream: Callable[[Sequence[Observer], Builder], tuple[CrumbOnline, Schema]],
     bound: socket.socket,
     limits: Limits,
     options: Namespace,
@@ -58,25 +68,30 @@ def run_service(
 
     ``options``: those of ``crumb serve``.
     """
-    state = options.state
-    many_files()
     few_arenas()
-    metrics, history = Metrics(), History()
-    stream, schema = make_stream([metrics, history])
+    metrics, history, state = Metrics(), History(), options.state
     with contextlib.ExitStack() as stack:
+        journal = None
+        if state is not None and (options.train is not None or has_snapshot(state)):
+            journal = Journal(state)  # nobody else uses the folder from here on
+            stack.callback(journal.close)
+        stream, schema = make_stream([metrics, history], ChildBuilder())
+        with contextlib.ExitStack() as unless_it_starts:
+            unless_it_starts.callback(stream.close)
+            service = Service(stream, schema, limits, options.name, journal)
+            service.teacher.replay()
+            unless_it_starts.pop_all()
         keep = None
-        if state is not None:
-            snapshots = Snapshots(stream, state, metrics)
+        if journal is not None:
+            snapshots = Snapshots(stream, state, metrics, journal)
             keep = snapshots.write
-            state.mkdir(parents=True, exist_ok=True)
             write_schema(state, schema)
             if options.keep_plans:
                 stream.observers.append(PlanArchive(stream, state))
             keep()
             stack.callback(keep)
         stack.callback(stream.close)
-        service = Service(stream, schema, limits, options.name, keep)
-        stack.callback(service.intake.close)
+        stack.callback(service.close)
         for seconds, call in (
             (options.drift_every, lambda: stream.stats().accepted and stream.drift()),
             (TRIM_EVERY, trim),
@@ -128,11 +143,12 @@ def _run(app: Any, service: Service, bound: socket.socket, grace: float, as_json
     """Serve until SIGTERM or Ctrl-C; returns when everything accepted is answered."""
     config = uvicorn.Config(
         app,
+        http=partial(Connection, most=most_connections()),  # type: ignore[arg-type]
         log_config=None,
         access_log=False,
         server_header=False,
         backlog=BACKLOG,
-        timeout_keep_alive=30,
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=LAST_BYTES,
         lifespan="off",
         ws="none",
@@ -181,14 +197,21 @@ def repeated(every: float, call: Callable[[], object]) -> Iterator[None]:
             thread.join()
 
 
-def many_files() -> None:
-    """As many connections as the system lets this process have: the usual 1,024 files are few."""
+def most_connections() -> int:
+    """How many may be open together: so many that files never run out.
+
+    Raises the limit on files as far as the system lets it: the usual 1,024 are few.
+    """
+    files = 1_024
     with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        files, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+        if wanted > files:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            files = wanted
+    return max(8, min(MOST_CONNECTIONS, files - BACKLOG - OWN_FILES))
 
 
 # Memory that is no longer used goes back to the system (Linux with glibc). A plan that was replaced

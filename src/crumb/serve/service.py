@@ -4,8 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from starlette.requests import Request
 
@@ -13,15 +12,14 @@ from crumb.errors import InvalidInput, StreamClosed, StreamFull
 from crumb.online import Answer, CrumbOnline
 from crumb.serve.bodies import Outputs
 from crumb.serve.intake import Intake
+from crumb.serve.journal import Journal, Lesson, Teacher
 from crumb.serve.limits import BodyReader, Limits, Refusal, gone, invalid, leaving
 from crumb.serve.schema import Record, Schema
 from crumb.serve.watch import event, where
 
-MOST_LEARNED = 100_000  # labelled rows that may wait for the next refresh
-
 
 class Service:
-    """``keep`` writes what was learned to disk and says whether it could; None: it need not."""
+    """``journal``: where learned rows are before they are acknowledged; None: in memory alone."""
 
     def __init__(
         self,
@@ -29,15 +27,17 @@ class Service:
         schema: Schema,
         limits: Limits | None = None,
         name: str = "crumb",
-        keep: Callable[[], bool] | None = None,
+        journal: Journal | None = None,
     ):
-        self.stream, self.schema, self.name, self._keep = stream, schema, name, keep
+        self.stream, self.schema, self.name = stream, schema, name
         self.limits = limits or Limits()
         self.outputs = Outputs(stream.output.kind, tuple(stream.output.quantiles))
         # More rows than may wait could never be taken.
         self.max_rows = min(self.limits.max_rows, stream.options.max_pending)
         self.intake = Intake(stream, schema)
-        self.bodies = BodyReader(self.limits)
+        self.teacher = Teacher(stream, schema, journal)
+        values = 2 * self.max_rows * (len(schema.columns) + 1) + 1_000
+        self.bodies = BodyReader(self.limits, values)
         self.active = 0  # requests that were accepted and have no answer yet
         self.started = time.time()
         self.ready = True
@@ -87,33 +87,29 @@ class Service:
         said = f"The model could not answer these rows ({kind}): try again later."
         return Refusal(503, "pass_failed", said, retry_after=1)
 
-    async def learn(self, request: Request, records: list[Record], labels: list[Any]) -> int:
+    async def learn(self, request: Request, lesson: Lesson) -> int:
         """Labelled rows for the next refresh; how many wait for it now."""
-        self._accept(request, records)
+        if len(lesson.records) != len(lesson.labels):
+            raise invalid(f"{len(lesson.records)} records have {len(lesson.labels)} labels.")
+        self._accept(request, lesson.records)
         try:
-            waiting = self.stream.stats().learned
-            if waiting + len(records) > MOST_LEARNED:
-                most = f"at most {MOST_LEARNED:,} may"
-                said = f"{waiting:,} labelled rows wait for a refresh, {most}."
-                raise Refusal(503, "full", said, retry_after=60)
-            await asyncio.to_thread(self._learn, records, labels)
+            # Once it may be on disk it is answered, even if the client is gone.
+            return await asyncio.shield(self.teacher.learn(lesson))
         except (InvalidInput, ValueError, TypeError) as error:
             raise invalid(str(error)) from error
         finally:
             self.active -= 1
-        return self.stream.stats().learned
 
-    def _learn(self, records: list[Record], labels: list[Any]) -> None:
-        names = self.stream.estimator.pool_.columns
-        self.stream.learn(self.schema.table(records, names), labels)
-        if self._keep is not None and not self._keep():
-            said = "The rows could not be written to disk: try again later."
-            raise Refusal(503, "disk", said, retry_after=60)
+    def close(self) -> None:
+        self.bodies.close()
+        self.intake.close()
+        self.teacher.learn.close()
 
     async def drain(self) -> None:
         """No new work; return when everything that was accepted has its answer."""
         self.ready = False
         self.bodies.stop()
+        self.stream.stop_refreshes()
         while self.active:
             self.stream.flush(wait_for_answers=False)  # again: rows may come from the intake
             await asyncio.sleep(0.02)

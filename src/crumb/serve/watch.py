@@ -11,6 +11,7 @@ import sys
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from functools import partial
@@ -23,7 +24,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from crumb.online import Observer
-from crumb.serve.limits import GONE, Limits
+from crumb.serve.limits import GONE, Limits, Refusal
 
 if TYPE_CHECKING:
     from crumb.serve.page import History
@@ -36,6 +37,7 @@ NO_TOKEN = JSONResponse(
     {"error": "A valid bearer token is needed."}, 401, {"WWW-Authenticate": 'Bearer realm="crumb"'}
 )
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+MOST_LINES = 20
 ROWS = tuple(2**i for i in range(13))
 log = logging.getLogger("crumb.serve")
 
@@ -66,10 +68,34 @@ def where(error: BaseException) -> dict[str, Any]:
     return {"error": type(error).__name__, "trace": trace}
 
 
+class Bounded(logging.Filter):
+    """At most ``MOST_LINES`` errors and refusals of a kind in a second; how many were left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._second, self._counts = 0, Counter[Any]()
+        self._left_out = Counter[Any]()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        fields = getattr(record, "fields", {})
+        if record.levelno < logging.WARNING and fields.get("status", 0) < 400:
+            return True
+        if int(record.created) != self._second:
+            self._second, self._left_out = int(record.created), self._counts
+            self._counts = Counter()
+        kind = record.name, record.msg, fields.get("status")
+        self._counts[kind] += 1
+        more = self._left_out.pop(kind, 0) - MOST_LINES
+        if more > 0:
+            record.fields = {**fields, "left_out": more}
+        return self._counts[kind] <= MOST_LINES
+
+
 def set_up_logs(level: str, stream: TextIO | None = None) -> None:
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
-    for name in ("crumb", "uvicorn"):
+    handler.addFilter(Bounded())
+    for name in ("crumb", "uvicorn", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.propagate = False
@@ -156,9 +182,26 @@ class Gauges(Collector):
             ("plan_version", "Of the plan that answers.", stats.version),
             ("pool_version", "Of the pool.", stats.pool_version),
             ("plan_age_seconds", "Since the plan was made.", stats.plan_age),
+            ("learned_rows", "Labelled rows that wait for a refresh.", stats.learned),
+            ("refreshing", "1 while a new plan is being made.", int(stats.refreshing)),
             ("ready", "1 while requests are taken.", int(service.ready)),
         ):
             yield GaugeMetricFamily(f"crumb_{name}", said, value=value)
+
+
+class Body:
+    """Knows whether the body of a request was read to its end."""
+
+    def __init__(self, scope: Scope, receive: Receive):
+        headers = dict(scope["headers"])
+        there = headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers
+        self.read, self._receive = not there, receive
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if not message.get("more_body", False):
+            self.read = True
+        return message
 
 
 class Watch:
@@ -175,24 +218,38 @@ class Watch:
         told = scope.setdefault("state", {})
         told["came"] = started
 
+        body = Body(scope, receive)
+
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if not body.read:  # nobody wants the rest of it
+                    message["headers"] = [*message.get("headers", ()), (b"connection", b"close")]
             await send(message)
 
-        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         try:
-            if scope["path"] in OPEN or self._limits.admits(given):
-                await self._app(scope, receive, sending)
-            else:
-                told["reason"] = "token"
-                await NO_TOKEN(scope, receive, sending)
+            await self._entrance(scope)(scope, body.receive, sending)
         except Exception as error:  # the answer 500 has gone out
             told["reason"] = "fault"
             event("a request failed", logging.ERROR, **where(error))
         finally:
             self._note(scope, status, time.monotonic() - started)
+
+    def _entrance(self, scope: Scope) -> ASGIApp:
+        """The application, or who says why not."""
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            site = headers.get(b"host", ""), headers.get(b"origin")
+            self._limits.check_site(scope["method"], *site)
+        except Refusal as error:
+            scope["state"]["reason"] = error.reason
+            return JSONResponse({"error": error.detail}, error.status_code)
+        given = headers.get(b"authorization", "").encode("latin-1")
+        if scope["path"] in OPEN or self._limits.admits(given):
+            return self._app
+        scope["state"]["reason"] = "token"
+        return NO_TOKEN
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         told: dict[str, Any] = scope["state"]
@@ -200,7 +257,9 @@ class Watch:
         self._metrics.requests.labels(route, status).inc()
         self._metrics.request_seconds.labels(route).observe(seconds)
         if status >= 400:
-            self._metrics.errors.labels(told.get("reason", str(status))).inc()
+            reason = told.get("reason", str(status))
+            self._metrics.errors.labels(reason).inc()
+            self._history.refused(reason)
         if "version" in told and status == 200:
             self._history.request(seconds)
         quiet = scope["method"] == "GET" and status < 400

@@ -1,0 +1,135 @@
+"""A process that computes for this one: at low priority, with one thread, and it can be killed.
+
+A thread would share Python's lock with the threads that answer, and could not be stopped.
+``multiprocessing`` would import the main module again and refuse to start from its own children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import IO, TYPE_CHECKING, Any, TypeVar
+
+from crumb.errors import StreamClosed
+
+if TYPE_CHECKING:
+    from crumb.online.memory import LabelledRows
+    from crumb.online.version import Built
+    from crumb.table.encoder import Rows
+
+Result = TypeVar("Result")
+NICENESS = 10  # of 19: about a tenth of a core that others want too
+# The modules are those of this process, and none of the folder that it happens to be in.
+MAIN = "import sys; sys.path[:] = {!r}; from crumb.online.child import main; main()"
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+
+class Child:
+    """Calls functions of modules in another process, one at a time; started at the first call."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+        self._one_at_a_time, self._closed = threading.Lock(), False
+
+    def call(self, function: Callable[..., Result], *words: Any) -> Result:
+        """What the function returns, or raises, there. Arguments and results go by pickle."""
+        with self._one_at_a_time:
+            process = self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            try:
+                pickle.dump((function, words), process.stdin, protocol=5)
+                process.stdin.flush()
+                good, result = pickle.load(process.stdout)
+            except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
+                self._end()
+                if self._closed:
+                    raise StreamClosed("The process that computed this was stopped.") from None
+                raise ChildDied("The process that computed this ended.") from error
+        if good:
+            return result
+        raise result
+
+    def close(self) -> None:
+        """Kill it, whatever it is doing; no more calls."""
+        self._closed = True
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._closed:
+            raise StreamClosed("The process that computed this was stopped.")
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", MAIN.format(sys.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **ONE_THREAD},
+            )
+            if self._closed:  # meanwhile
+                self._process.kill()
+        return self._process
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):  # what was not flushed is lost anyway
+                        pipe.close()
+
+
+class ChildDied(RuntimeError):
+    """Killed, or out of memory."""
+
+
+class ChildBuilder:
+    """Computes new plans in a process of its own, which stays for the next one."""
+
+    def __init__(self) -> None:
+        self._child = Child()
+        self.close = self._child.close
+
+    def __call__(
+        self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
+    ) -> Built:
+        from crumb.online.version import build
+
+        return self._child.call(build, estimator, pool, recent, ahead)
+
+
+def main() -> None:
+    """The other process: calls what it is asked to call until its input ends."""
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is no answer
+    with contextlib.suppress(EOFError, BrokenPipeError):  # nobody asks or waits any more
+        while True:
+            answers.write(_answer(requests))
+            answers.flush()
+
+
+def _answer(requests: IO[bytes]) -> bytes:
+    function, words = pickle.load(requests)
+    try:
+        return pickle.dumps((True, function(*words)), protocol=5)
+    except Exception as error:
+        return pickle.dumps((False, _portable(error)))
+
+
+def _portable(error: Exception) -> Exception:
+    """An error that can be read on the other side."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,238 @@
+"""``/learn``: what it acknowledges is on disk, what it refuses is nowhere, labels are usable."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import resource
+import sqlite3
+import threading
+import time
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+import serving
+import streams
+from serving import Server, records
+from sklearn.linear_model import LinearRegression, LogisticRegression
+
+from crumb import CrumbClassifier, CrumbOnline, CrumbRegressor
+from crumb.cli import main
+from crumb.errors import InvalidInput, PlanMismatch
+from crumb.serve.app import make_app
+from crumb.serve.journal import LOG, Entry, Journal, Lesson, Teacher
+from crumb.serve.page import History
+from crumb.serve.schema import Schema
+from crumb.serve.service import Service
+from crumb.serve.watch import Metrics
+
+WORDS = ("--learn", "--timeout", "0.02", *serving.SMALL)
+
+
+def lesson(rows: int = 1, seed: int = 1) -> dict:
+    return {"records": records(rows, seed), "labels": ["cat"] * rows}
+
+
+def teach(server: Server, rows: int = 1, seed: int = 1) -> httpx.Response:
+    return server.http.post("/learn", json=lesson(rows, seed))
+
+
+def taught(server: Server) -> int:
+    return server.http.get("/live").json()["taught"]
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit (Linux)")
+def test_kill_a_full_disk_and_two_processes(tmp_path):
+    """16 clients teach; the disk is full for a while; the process is killed; nothing is off."""
+    state = tmp_path / "state"
+    kept = ["--state", state, *WORDS]
+    acknowledged, refused = [], []
+    with Server(*serving.train_words(tmp_path), *kept) as server:
+
+        def client(number: int) -> None:
+            http, i = httpx.Client(base_url=server.url, timeout=60), 0
+            while True:
+                rows = 1 + (number + (i := i + 1)) % 3
+                try:
+                    answer = http.post("/learn", json=lesson(rows, seed=number))
+                except httpx.TransportError:
+                    return  # killed; whether this one was kept, nobody knows
+                (acknowledged if answer.status_code == 200 else refused).append(rows)
+                assert answer.status_code in (200, 503), answer.text
+
+        clients = [threading.Thread(target=client, args=(i,)) for i in range(16)]
+        for thread in clients:
+            thread.start()
+        serving.eventually(lambda: len(acknowledged) > 100)
+        whole = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1_000, whole[1]))
+        serving.eventually(lambda: len(refused) > 20)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, whole)
+        before = len(acknowledged)
+        serving.eventually(lambda: len(acknowledged) > before + 100)
+
+        # Two processes on one folder would lose rows: the second one does not start.
+        assert main(["serve", "--port", "0", "--state", str(state)]) == 1
+
+        server.process.kill()
+        for thread in clients:
+            thread.join()
+    with Server(*kept) as again:
+        found = taught(again)
+        # At most the 16 requests under way are there without an answer.
+        assert sum(acknowledged) <= found <= sum(acknowledged) + 16 * 3
+        assert teach(again, rows=2).status_code == 200
+        assert taught(again) == found + 2
+        assert again.stop() == 0
+    with CrumbOnline.load(state / "stream.crumb") as stream:  # compacted into the snapshot
+        assert stream.stats().taught == stream.stats().learned == found + 2
+    assert sqlite3.connect(state / LOG).execute("SELECT count(*) FROM learned").fetchone() == (0,)
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit (Linux)")
+def test_what_a_full_disk_refused_is_nowhere(tmp_path):
+    state = tmp_path / "state"
+    with Server(*serving.train_words(tmp_path), "--state", state, *WORDS) as server:
+        assert teach(server, rows=2).status_code == 200
+        whole = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1_000, whole[1]))
+        for _ in range(6):
+            answer = teach(server)
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "60")
+        assert taught(server) == 2
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, whole)
+        assert teach(server).json() == {"waiting": 3}
+        server.process.kill()
+        server.wait()
+    (state / ".stream.crumb.0123.part").write_bytes(b"half")  # as kill −9 leaves it
+    with Server("--state", state, *WORDS) as again:
+        assert taught(again) == 3
+        assert not list(state.glob("*.part"))
+
+
+WRONG = [{"a": 1}, [1], None, "\ud800", 1e39, float("1e400"), 10**400, True, 1.5, "text", 7, ""]
+TARGETS = {
+    "text": (np.array(["a", "b"]), {"text", ""}),
+    "int": (np.array([0, 7]), {7}),
+    "bool": (np.array([False, True]), {True}),
+    "float": (np.array([0.0, 7.0]), {7}),
+    "number": (None, {7, 1.5}),
+}
+
+
+@pytest.mark.parametrize("target", list(TARGETS))
+def test_labels_are_as_strict_as_features(target):
+    """Whatever is acknowledged, the next refresh can use."""
+    classes, usable = TARGETS[target]
+    X, _ = streams.table()
+    settings = {"n_clusters": 2, "context_size": 30}
+    if classes is None:
+        model = CrumbRegressor(model=LinearRegression(), **settings).fit(X, X[:, 0])
+    else:
+        labels = classes[(X[:, 0] > 0).astype(int)]
+        model = CrumbClassifier(model=LogisticRegression(), **settings).fit(X, labels)
+    record = {str(i): 0.5 for i in range(4)}
+    with CrumbOnline(model, timeout=0) as stream:
+        app = make_app(Service(stream, Schema.of(X)), Metrics(), History(), learn=True)
+
+        async def post(label) -> int:
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(app), base_url="http://127.0.0.1"
+            ) as http:
+                content = json.dumps({"records": [record], "labels": [label]})
+                return (
+                    await http.post("/learn", content=content, headers=serving.JSON)
+                ).status_code
+
+        for label in WRONG:
+            fits = any(type(one) is type(label) and one == label for one in usable)
+            status = asyncio.run(post(label))
+            assert (status == 200) == fits, (label, status)
+            assert status in (200, 400, 422)
+        stream.refresh()
+        assert stream.stats().pool_version == 2
+
+
+def test_labels_of_a_request_are_not_those_of_another():
+    """Requests share a turn: too many labels here and too few there do not even out."""
+    X, _ = streams.table()
+    with CrumbOnline(streams.cheap(), timeout=0) as stream:
+        app = make_app(Service(stream, Schema.of(X)), Metrics(), History(), learn=True)
+        record = {str(i): 0.5 for i in range(4)}
+
+        async def go() -> list[int]:
+            async with httpx.AsyncClient(
+                transport=httpx.ASGITransport(app), base_url="http://127.0.0.1"
+            ) as http:
+                bodies = [{"records": [record], "labels": [1] * n} for n in (0, 1, 2)]
+                answers = (http.post("/learn", json=body) for body in bodies)
+                return [answer.status_code for answer in await asyncio.gather(*answers)]
+
+        assert asyncio.run(go()) == [422, 200, 422]
+        assert stream.stats().taught == 1
+
+
+def entry(first: int, rows: int = 1) -> Entry:
+    body = {"records": [{str(i): 0.5 for i in range(4)}] * rows, "labels": [1] * rows}
+    return Entry(first, rows, 5.0, json.dumps(body).encode())
+
+
+def test_the_log(tmp_path):
+    journal = Journal(tmp_path)
+    with pytest.raises(InvalidInput, match="Another service uses"):
+        Journal(tmp_path)
+    journal.append([entry(0), entry(1, rows=3), entry(4)])
+    with pytest.raises(sqlite3.IntegrityError):
+        journal.append([entry(5), entry(4)])  # all or none
+    journal.close()
+    journal = Journal(tmp_path)
+    assert [each.first for portion in journal.entries(1) for each in portion] == [1, 4]
+    with CrumbOnline(streams.cheap(), timeout=0) as stream:
+        Teacher(stream, Schema.of(streams.table()[0]), journal).replay()
+        state = stream.snapshot()
+        assert state.counters["taught"] == 5
+        assert [piece.came.tolist() for piece in state.new] == [[5.0] * 5]
+    journal.forget(before=4)
+    assert [each.first for portion in journal.entries(4) for each in portion] == [4]
+    with pytest.raises(PlanMismatch, match="goes on after 4 rows, the snapshot after 2"):
+        list(journal.entries(2))
+    with CrumbOnline(streams.cheap(), timeout=0) as stream:
+        stream.learn(*(part[:4] for part in streams.table()))
+        other = pd.DataFrame({"other": [1.0, 2.0]})
+        with pytest.raises(PlanMismatch, match="does not fit"):
+            Teacher(stream, Schema.of(other), journal).replay()
+    journal.close()
+
+
+def test_a_damaged_log(tmp_path):
+    (tmp_path / LOG).write_bytes(b"no database" * 500)
+    with pytest.raises(PlanMismatch, match="cannot be used"):
+        Journal(tmp_path)
+
+
+def test_many_lessons_share_a_commit(tmp_path):
+    commits = []
+
+    class Slow(Journal):
+        def append(self, entries):
+            commits.append(len(entries))
+            time.sleep(0.05)
+            super().append(entries)
+
+    journal = Slow(tmp_path)
+    record = {str(i): 0.5 for i in range(4)}
+    with CrumbOnline(streams.cheap(), timeout=0) as stream:
+
+        async def go() -> list[int]:
+            teacher = Teacher(stream, Schema.of(streams.table()[0]), journal)
+            lessons = (teacher.learn(Lesson([record], [1], b"{}")) for _ in range(50))
+            counts = await asyncio.gather(*lessons)
+            teacher.learn.close()
+            return counts
+
+        assert max(asyncio.run(go())) == stream.stats().taught == 50
+    assert commits[0] + sum(commits[1:]) == 50
+    assert len(commits) <= 3
+    journal.close()
