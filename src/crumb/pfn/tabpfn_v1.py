@@ -31,8 +31,8 @@ from crumb.table.encoder import Rows
 
 PREFIX = "module."  # of all names in the file, which a parallel run has written
 LARGEST_SCORE, SMALLEST, OUTLIER = 100.0, 1e-6, 4.0
-EXPONENTS, SEARCHES = (-8.0, 8.0), 40  # of the power transform; the golden section of its search
-CPU_BYTES = 64 << 20  # of a stack on a CPU: more than its caches hold makes it no faster
+EXPONENTS, SEARCHES = (-8.0, 8.0), 30  # of the power transform: bounds, golden sections
+CPU_BYTES = 256 << 20  # of a stack on a CPU, which is no faster with more
 HELD_CELLS = 1 << 24  # of the tasks that wait for others to go with
 MOST_QUERIES = 4_096  # that go together
 # Products of few rows round differently from products of many, and with a frozen plan an answer
