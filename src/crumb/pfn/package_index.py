@@ -72,7 +72,8 @@ def _download(requirement: str, digest: str, scratch: Path) -> Path:
     )
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.strip()] or ["pip failed"]
-        errors = [line for line in said if line.startswith("ERROR: ")] or said
+        traced = "ERROR: Exception:"  # a traceback follows, whose last line says what happened
+        errors = [line for line in said if line.startswith("ERROR: ") and line != traced] or said
         raise FetchFailed(errors[-1].removeprefix("ERROR: ").rstrip("."))
     return next(saved.iterdir())
 
