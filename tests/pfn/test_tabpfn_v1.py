@@ -167,9 +167,11 @@ def test_frozen_plan_keeps_contexts_and_answers_row_by_row(kind: str, tabpfn_v1:
     assert keeping.backend_.contexts.used > 0
     assert_same(plain.predict_proba(queries, plan=plan), answers)
     assert len(plain.backend_.contexts) == 0
+    passing = plain.predict_proba(queries, plan=plan)
     for row in (0, 7):
         alone = queries[row : row + 1]
         np.testing.assert_array_equal(keeping.predict_proba(alone, plan=plan)[0], answers[row])
+        np.testing.assert_array_equal(plain.predict_proba(alone, plan=plan)[0], passing[row])
     keeping.backend_.forget()
     assert keeping.backend_.contexts.used == 0
 

@@ -283,7 +283,13 @@ class TabPFNv1Backend(KeepingBackend):
     def predict_contexts(
         self, tasks: Iterable[ContextTask], output: Output
     ) -> Iterator[np.ndarray]:
-        return in_groups(tasks, shape_of, partial(self._group, output=output), cells, HELD_CELLS)
+        run = partial(self._group, output=output)
+        return in_groups(tasks, self._shape, run, cells, HELD_CELLS)
+
+    def _shape(self, task: ContextTask) -> Hashable:
+        """What the tasks of a stack have in common; a context that is kept goes alone."""
+        shape = task.X.shape, int(task.y.max()), len(task.queries).bit_length()
+        return self.kept_under(task) or (task.key is None, *shape)
 
     def _group(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
         """Answers to tasks of one shape, as many at a time as fit."""
@@ -297,6 +303,7 @@ class TabPFNv1Backend(KeepingBackend):
 
     def _together(self, tasks: list[ContextTask]) -> list[np.ndarray]:
         most = max(len(task.queries) for task in tasks)
+        most += -most % least_queries(tasks[0])
         with self.alone():
             reads = [numbers_of(task.X) for task in tasks]
             queries = [pieces(task.queries, most, most)[0] for task in tasks]
@@ -306,7 +313,7 @@ class TabPFNv1Backend(KeepingBackend):
 
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
         remembered, read = self.fitted(task)
-        parts = pieces(task.queries, MOST_QUERIES, 1 if task.key is None else FEWEST_QUERIES)
+        parts = pieces(task.queries, MOST_QUERIES, least_queries(task))
         answers = [self._proba(remembered, read(part)[None])[0] for part in parts]
         return np.concatenate(answers)[: len(task.queries)]
 
@@ -390,8 +397,6 @@ def cells(task: ContextTask) -> int:
     return int(task.X.size + task.queries.size)
 
 
-def shape_of(task: ContextTask) -> Hashable:
-    """What the tasks of a stack have in common; a context that comes again has its own."""
-    if task.key is not None:
-        return task.key
-    return task.X.shape, int(task.y.max()), len(task.queries).bit_length()
+def least_queries(task: ContextTask) -> int:
+    """Of which a pass has a multiple."""
+    return 1 if task.key is None else FEWEST_QUERIES
