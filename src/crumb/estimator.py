@@ -360,8 +360,8 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         Further arguments for the estimator of the PFN's package.
     cache_size : float, default=500
         Megabytes of keys and values to keep on the device for the contexts of a frozen ``plan``
-        (TabICL and the embedded model), so that later queries cost only themselves. 0 keeps
-        nothing. Takes effect at fit.
+        (TabICL, TabPFN v1 and the embedded model), so that later queries cost only themselves. 0
+        keeps nothing. Takes effect at fit.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
     random_state : int, RandomState, Generator or None, default=0
     n_jobs : int or None, default=None

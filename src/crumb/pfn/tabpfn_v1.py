@@ -40,20 +40,15 @@ MOST_QUERIES = 4_096  # that go together
 FEWEST_QUERIES = 32
 
 
-class Layer(nn.Module):
-    def __init__(self, width: int, heads: int, hidden: int):
-        super().__init__()
-        self.heads = heads
-        self.self_attn = nn.MultiheadAttention(width, heads)
-        self.linear1, self.linear2 = nn.Linear(width, hidden), nn.Linear(hidden, width)
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+class Layer(nn.TransformerEncoderLayer):
+    """Torch's own weights; but what a context is to its queries is made apart, and can be kept."""
 
     def memory(self, rows: Tensor) -> Tensor:
         """Keys and values of a context: (B, n, E) → (2, B, heads, n, E / heads)."""
         return self._projected(rows, rows.shape[-1], None).permute(2, 0, 3, 1, 4)
 
-    def forward(self, rows: Tensor, memory: Tensor) -> Tensor:
-        """Rows (B, n, E) that look at a context."""
+    def look(self, rows: Tensor, memory: Tensor) -> Tensor:
+        """Rows (B, n, E) that have looked at a context."""
         query = self._projected(rows, 0, rows.shape[-1])[:, :, 0].transpose(1, 2)
         seen = F.scaled_dot_product_attention(query, memory[0], memory[1])
         rows = self.norm1(rows + self.self_attn.out_proj(seen.transpose(1, 2).flatten(2)))
@@ -61,9 +56,9 @@ class Layer(nn.Module):
 
     def _projected(self, rows: Tensor, start: int, stop: int | None) -> Tensor:
         """(B, n, parts, heads, E / heads): the weights of queries, keys and values are one."""
-        attention = self.self_attn
-        weight, bias = attention.in_proj_weight[start:stop], attention.in_proj_bias[start:stop]
-        return F.linear(rows, weight, bias).unflatten(-1, (-1, self.heads, attention.head_dim))
+        made = self.self_attn
+        weight, bias = made.in_proj_weight[start:stop], made.in_proj_bias[start:stop]
+        return F.linear(rows, weight, bias).unflatten(-1, (-1, made.num_heads, made.head_dim))
 
 
 class Network(nn.Module):
@@ -95,13 +90,13 @@ class Network(nn.Module):
         for layer in self.layers:
             memory = layer.memory(rows)
             yield memory
-            rows = layer(rows, memory)
+            rows = layer.look(rows, memory)
 
     def answer(self, X: Tensor, memories: Iterable[Tensor]) -> Tensor:
         """Logits (B, q, classes) of queries X (B, q, d)."""
         rows = self.encoder(X)
         for layer, memory in zip(self.layers, memories, strict=False):
-            rows = layer(rows, memory)
+            rows = layer.look(rows, memory)
         return self.decoder(rows)
 
 
@@ -337,10 +332,8 @@ class TabPFNv1Backend(KeepingBackend):
         y, ensemble = np.stack([task.y for task in tasks]), self.estimator()
         about = ensemble.n_estimators, ensemble.random_state
         made = members(X.shape[2], int(y.max()) + 1, *about)
-        with torch.no_grad():
-            return Remembered(self.network, made, self._on_device(X), self._on_device(y), keep)
+        return Remembered(self.network, made, self._on_device(X), self._on_device(y), keep)
 
-    @torch.no_grad()
     def _proba(self, remembered: Remembered, queries: np.ndarray) -> np.ndarray:
         logits = remembered.logits(self._on_device(queries))
         return (logits / self.estimator().softmax_temperature).softmax(-1).cpu().numpy()
