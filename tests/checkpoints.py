@@ -93,6 +93,17 @@ def tabpfn_v2_5_regressor(path: Path) -> Path:
     return path
 
 
+def tabpfn_v1_classifier(path: Path, seed: int = 0) -> Path:
+    """As a parallel run of 2022 wrote it: a tuple, every name with a prefix, the loss inside."""
+    from crumb.pfn.tabpfn_v1 import Network
+
+    config = {"emsize": 16, "nhead": 2, "nlayers": 2, "nhid_factor": 2}
+    config |= {"num_features": 100, "max_num_classes": 10, "dropout": 0.0}
+    weights = randomised(Network(config), seed).state_dict() | {"criterion.weight": torch.ones(10)}
+    torch.save(({f"module.{name}": one for name, one in weights.items()}, None, config), path)
+    return path
+
+
 def _bars() -> dict[str, torch.Tensor]:
     from tabpfn.architectures.shared.bar_distribution import FullSupportBarDistribution
 

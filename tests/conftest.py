@@ -36,6 +36,11 @@ def tabicl_v1_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def tabpfn_v1(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkpoints.tabpfn_v1_classifier(tmp_path_factory.mktemp("tabpfn-v1") / "v1.cpkt")
+
+
+@pytest.fixture(scope="session")
 def tabpfn_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("tabpfn")
     return checkpoints.tabpfn_classifier(tmp_path_factory.mktemp("tabpfn") / "classifier.ckpt")

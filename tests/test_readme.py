@@ -34,6 +34,15 @@ def test_the_page_on_streams_works_as_pasted(tmp_path: Path) -> None:
     assert waits.startswith("1 answers")
 
 
+def test_the_page_on_back_ends_works_as_pasted(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "backends.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert float(shown.stdout) > 0.9
+
+
 def test_links_lead_somewhere() -> None:
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):

@@ -221,11 +221,16 @@ class _Crumb(BaseEstimator):
         )
         backend = resolve_backend(self.model, self.task, settings)
         _warn_of_codes(encoder, backend.most_categories)
-        if n_classes and backend.max_classes and n_classes > backend.max_classes:
-            raise InvalidInput(
-                f"The table has {n_classes} classes, but the model {backend.name!r} takes at most "
-                f"{backend.max_classes}; the embedded model and TabICL take any number."
-            )
+        columns = len(encoder.columns_)
+        for count, most, what in (
+            (n_classes, backend.max_classes, "classes"),
+            (columns, backend.max_columns, "columns"),
+        ):
+            if count and most and count > most:
+                raise InvalidInput(
+                    f"The table has {count} {what}, but the model {backend.name!r} takes at most "
+                    f"{most}; the embedded model and TabICL take any number."
+                )
         return backend
 
     def encode(self, X: Any) -> tuple[Rows, np.ndarray]:
@@ -373,8 +378,8 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     ----------
     model : str, path or estimator, default="embedded"
         ``"embedded"``, ``"embedded-0.1"`` (the networks of that version, for good),
-        ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v2"``; the path of a
-        checkpoint; or any scikit-learn estimator of the right kind.
+        ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v1"``, ``"tabpfn-v2"``; the
+        path of a checkpoint; or any scikit-learn estimator of the right kind.
     strategy : str or Strategy, default="mmd"
         ``"mmd"`` (CRUMB), ``"uniform"``, ``"knn"``, ``"micp"``, ``"centroid"``, ``"voronoi"``,
         ``"full"``, or a configured object such as ``MICP(gamma=2.0)``.
@@ -419,8 +424,8 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         Further arguments for the estimator of the PFN's package.
     cache_size : float, default=500
         Megabytes of keys and values to keep on the device for the contexts of a frozen ``plan``
-        (TabICL and the embedded model), so that later queries cost only themselves. 0 keeps
-        nothing. Takes effect at fit.
+        (TabICL, TabPFN v1 and the embedded model), so that later queries cost only themselves. 0
+        keeps nothing. Takes effect at fit.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
     random_state : int, RandomState, Generator or None, default=0
     n_jobs : int or None, default=None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -42,3 +43,27 @@ def test_models_needs_no_torch():
     code = "import sys; from crumb.cli import main; main(['models']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_get_shows_the_model_and_its_licence(crumb):
+    status, out, _ = crumb("models", "--get", "embedded-0.1")
+    assert status == 0
+    lines = out.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [
+        ["embedded-0.1", "classification"],
+        ["embedded-0.1", "regression"],
+    ]
+    assert all("BSD-3-Clause" in line and " yes " in line for line in lines[1:])
+
+
+def test_get_says_in_one_line_why_not(crumb, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRUMB_MODEL_DIR", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    status, out, err = crumb("models", "--get", "tabpfn-v1")
+    assert (status, out, len(err.splitlines())) == (1, "", 1)
+    assert "pip could not fetch the source distribution pfns==0.3.0" in err
+    assert list(tmp_path.iterdir()) == []
+    status, _, err = crumb("models", "--get", "tabpfn-v9")
+    assert status == 1
+    assert "Unknown model 'tabpfn-v9': choose one of embedded" in err

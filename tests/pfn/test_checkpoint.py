@@ -223,7 +223,7 @@ def test_embedded_weights_that_were_changed(
     shutil.copy(tabicl_classifier, tmp_path / "classifier.ckpt")
     with pytest.raises(
         InvalidCheckpoint,
-        match=r"not the file that was shipped \(its checksum differs\): reinstall",
+        match=r"not the file that 'embedded' names \(its checksum differs\): reinstall",
     ):
         fit("embedded")
     (tmp_path / "classifier.ckpt").unlink()

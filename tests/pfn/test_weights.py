@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from huggingface_hub import constants
 from small_tables import classes, numbers, targets
 
 from crumb import CrumbClassifier, CrumbRegressor
-from crumb.errors import InvalidInput, WeightsMissing
+from crumb.errors import InvalidCheckpoint, InvalidInput, WeightsMissing
 from crumb.pfn import models
-from crumb.pfn.models import card_for, fetch, locate, model_names
+from crumb.pfn.models import ModelCard, card_for, fetch, locate, model_names
 
 CLOSED = "http://127.0.0.1:9"  # nothing listens on the port named "discard"
 
@@ -48,19 +49,29 @@ def put(path: Path) -> Path:
     return path
 
 
-def put_in_hub_cache(root: Path, repository: str, file: str) -> Path:
-    folder = root / "hub" / f"models--{repository.replace('/', '--')}"
-    put(folder / "refs" / "main").write_text("c0ffee")
-    return put(folder / "snapshots" / "c0ffee" / file)
+def put_in_hub_cache(root: Path, card: ModelCard, revision: str) -> Path:
+    folder = root / "hub" / f"models--{str(card.repository).replace('/', '--')}"
+    put(folder / "refs" / "main").write_text(revision)
+    return put(folder / "snapshots" / revision / card.file)
+
+
+def vouch_for(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let these be the official weights: a tiny checkpoint in their place."""
+    digest = hashlib.sha256(content).hexdigest()
+    cards = (replace(card, sha256=digest) if card.sha256 else card for card in models.CARDS)
+    monkeypatch.setattr(models, "CARDS", tuple(cards))
 
 
 def test_order_in_which_places_are_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    vouch_for(b"weights", monkeypatch)
     card = card_for("tabpfn-v2", "classification")
     assert locate(card) is None
-    assert card.repository is not None
-    hub = put_in_hub_cache(tmp_path, card.repository, card.file)
+    put_in_hub_cache(tmp_path, card, "c0ffee")
+    assert locate(card) is None  # another revision of the repository
+    assert card.revision is not None
+    hub = put_in_hub_cache(tmp_path, card, card.revision)
     assert locate(card) == hub
     theirs = put(tmp_path / "cache" / "tabpfn" / card.file)
     assert locate(card) == theirs
@@ -90,6 +101,7 @@ def test_found_weights_are_used(
     tabicl_regressor: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CRUMB_MODEL_DIR", str(tmp_path))
+    vouch_for(tabicl_regressor.read_bytes(), monkeypatch)
     card = card_for("tabicl-v2", "regression")
     (tmp_path / card.file).write_bytes(tabicl_regressor.read_bytes())
     crumb = CrumbRegressor(model="tabicl-v2", strategy="full", device="cpu").fit(
@@ -98,6 +110,25 @@ def test_found_weights_are_used(
     assert crumb.backend_.name == "tabicl-v2"
     assert crumb.backend_.window == card.window
     assert crumb.predict(numbers(3, 3)).shape == (3,)
+
+
+def test_weights_that_were_altered_are_refused(
+    tabicl_regressor: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRUMB_MODEL_DIR", str(tmp_path))
+    card = card_for("tabicl-v2", "regression")
+    (tmp_path / card.file).write_bytes(tabicl_regressor.read_bytes())
+    with pytest.raises(InvalidCheckpoint) as caught:
+        CrumbRegressor(model="tabicl-v2").fit(numbers(20, 1), targets(20, 2))
+    assert f"{tmp_path / card.file} is not the file" in str(caught.value)
+    assert "delete it, then `crumb models --get tabicl-v2`" in str(caught.value)
+
+
+def test_downloads_are_pinned() -> None:
+    """To a commit or an archive's digest; checksums of tabicl v1 and v1.1 are not known to us."""
+    for card in models.CARDS:
+        assert card.revision or card.repository is None
+        assert card.sha256 or card.name in ("tabicl-v1", "tabicl-v1.1")
 
 
 def test_offline_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +227,6 @@ CrumbClassifier().fit([[0.0], [1.0], [2.0]], [0, 1, 1]).predict([[1.0]])
     assert done.returncode == 0, done.stderr
 
 
-PINNED = "0123456789" * 4  # a commit
-
-
 class Hub(http.server.BaseHTTPRequestHandler):
     """As much of the hub as a download needs."""
 
@@ -227,7 +255,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
             self.wfile.write(self.content)
 
     def answer(self) -> bool:
-        found = any(f"/resolve/{name}/" in self.path for name in ("main", PINNED))
+        found = f"/resolve/{models.TABICL_REVISION}/" in self.path
         self.asked.append(f"{self.command} {self.path}")
         self.send_response(200 if found else 404)
         self.send_header("Content-Length", str(len(self.content) if found else 0))
@@ -291,10 +319,11 @@ def test_download(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    code = """
-from crumb.pfn.models import card_for
-from crumb.pfn.models import fetch
-print(fetch(card_for("tabicl-v2", "classification")))
+    code = f"""
+from dataclasses import replace
+from crumb.pfn.models import card_for, fetch
+digest = "{hashlib.sha256(tabicl_classifier.read_bytes()).hexdigest()}"
+print(fetch(replace(card_for("tabicl-v2", "classification"), sha256=digest)))
 """
     done, shown = on_a_terminal(code, settings(hub, tmp_path))
     assert done.returncode == 0, shown
@@ -305,31 +334,15 @@ print(fetch(card_for("tabicl-v2", "classification")))
     assert "100%" in shown, shown
     assert "tabicl-classifier-v2-20260212.ckpt" in shown
     downloads = [line for line in Hub.asked if line.startswith("GET") and "resolve" in line]
-    assert downloads == [f"GET /jingang/TabICL/resolve/main/{card.file}"]
+    assert downloads == [f"GET /jingang/TabICL/resolve/{card.revision}/{card.file}"]
 
     second = run(BLOCKED + code, settings(hub, tmp_path), capture_output=True)
     assert second.stdout == done.stdout, second.stderr
     monkeypatch.setenv("CRUMB_MODEL_DIR", str(tmp_path / "own"))
+    vouch_for(tabicl_classifier.read_bytes(), monkeypatch)
     CrumbClassifier(model="tabicl-v2", device="cpu").fit(numbers(20, 1), classes(20, 2)).predict(
         numbers(3, 3)
     )
-
-
-def test_a_recorded_commit_is_downloaded_whatever_the_newest_one_is(
-    hub: http.server.HTTPServer, tmp_path: Path
-) -> None:
-    code = f"""
-from crumb.pfn import models
-card = models.card_for("tabicl-v2", "classification")
-models.REVISIONS[card.repository] = {PINNED!r}
-print(models.fetch(card))
-"""
-    done = run(code, settings(hub, tmp_path), capture_output=True)
-    assert done.returncode == 0, done.stderr
-    downloads = [line for line in Hub.asked if line.startswith("GET") and "resolve" in line]
-    file = card_for("tabicl-v2", "classification").file
-    assert downloads == [f"GET /jingang/TabICL/resolve/{PINNED}/{file}"]
-    assert set(models.REVISIONS) <= {card.repository for card in models.CARDS}
 
 
 def test_download_that_breaks_off(

@@ -1,16 +1,22 @@
-"""``crumb models``: which models there are, and which of them are on this machine."""
+"""``crumb models``: which models there are, which of them are on this machine, and getting one."""
 
 from __future__ import annotations
 
 import argparse
 
 from crumb.cli.report import print_json, print_table
-from crumb.pfn.models import CARDS, locate, model_dir
+from crumb.errors import InvalidInput
+from crumb.pfn.models import CARDS, fetch, locate, model_dir, model_names
 
 
 def run(args: argparse.Namespace) -> None:
-    rows = []
-    for card in CARDS:
+    if args.get is not None and args.get not in model_names():
+        known = ", ".join(model_names())
+        raise InvalidInput(f"Unknown model {args.get!r}: choose one of {known}.")
+    cards, rows = [card for card in CARDS if args.get in (None, card.name)], []
+    for card in cards:
+        if args.get is not None:
+            fetch(card)
         found = locate(card)
         line = {name: getattr(card, name) for name in ("task", "window", "licence")}
         present = found is not None and found.is_file()

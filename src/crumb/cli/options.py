@@ -210,7 +210,10 @@ COMMANDS: dict[str, tuple[str, dict[str, Options]]] = {
         "answer queries over HTTP as they come",
         {"": SERVE, "http": HTTP, "stream": STREAM, "model": MODEL, **CHOICE},
     ),
-    "models": ("list the models and where their weights are", {"": JSON}),
+    "models": (
+        "list the models and where their weights are",
+        {"": {"--get": _value("NAME", "fetch the weights of a model, then show it alone"), **JSON}},
+    ),
 }
 
 

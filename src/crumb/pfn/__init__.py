@@ -1,15 +1,17 @@
 """Back-ends: the models that CRUMB hands its contexts to.
 
-==========  ====================================================================================
-base        the protocol: tasks in, answers out; what all back-ends with a checkpoint share
-models      which models there are, where the file of one is, whether it is sound, what runs it
-contexts    contexts that go together, in pieces, or once more
-tabicl      TabICL and the embedded networks. On a GPU many contexts share a pass: fused stacks
-            them, preprocess prepares their rows, forward is the way through the network,
-            architecture builds it. Only tabicl_package imports the package's inside
-tabpfn      TabPFN
-sklearn     any scikit-learn estimator
-==========  ====================================================================================
+=============  =================================================================================
+base           the protocol: tasks in, answers out; what all back-ends with a checkpoint share
+models         which models there are, where the file of one is, whether it is sound, what runs it
+package_index  a file out of a source distribution, by pip
+contexts       contexts that go together, in pieces, or once more
+tabicl         TabICL and the embedded networks. On a GPU many contexts share a pass: fused stacks
+               them, preprocess prepares their rows, forward is the way through the network,
+               architecture builds it. Only tabicl_package imports the package's inside
+tabpfn         TabPFN
+tabpfn_v1      TabPFN v1, its network included
+sklearn        any scikit-learn estimator
+=============  =================================================================================
 """
 
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output

@@ -99,6 +99,7 @@ class Backend(ABC):
     path: Path | None = None  # the checkpoint; None: the model is no file
     window: int | None = None  # rows that the model was made for; None: any number
     max_classes: int | None = None  # None: any number
+    max_columns: int | None = None  # None: any number
     outputs: tuple[str, ...]
     # More categories in a column should be told of: the model does little with them.
     most_categories: ClassVar[int] = sys.maxsize
@@ -156,11 +157,12 @@ _pass = threading.Lock()
 
 
 class NetworkBackend(Backend):
-    """A network from a checkpoint, run by the estimators of its own package."""
+    """A network from a checkpoint, run by the estimators of its own package, or by our own."""
 
     scales_targets = True
     path: Path
-    estimators: ClassVar[dict[str, type]]  # by task
+    # By task. Where there is no package: a class whose arguments are the options.
+    estimators: ClassVar[dict[str, type]]
     reserved: ClassVar[frozenset[str]]  # arguments of theirs that CRUMB's ``model`` stands for
 
     def __init__(

