@@ -142,9 +142,10 @@ def test_classes_that_a_context_lacks(tabpfn_v1: Path) -> None:
 
 
 def test_categories_are_ranks_and_unknown_ones_are_missing(tabpfn_v1: Path) -> None:
-    X, queries, y = frame(80, 1), frame(20, 2), classes(80, 3)
-    coded, asked = X.copy(), queries.copy()
-    for name in ("text", "category", "code", "name"):
+    categories = ["text", "category", "code", "name"]
+    X, queries = (frame(*about)[[*categories, "number", "whole"]] for about in ((80, 1), (20, 2)))
+    coded, asked, y = X.copy(), queries.copy(), classes(80, 3)
+    for name in categories:
         values = sorted(X[name].dropna().unique())
         ranks = {value: float(rank) for rank, value in enumerate(values)}
         coded[name] = X[name].astype(object).map(ranks).astype(float)
