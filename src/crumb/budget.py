@@ -211,8 +211,8 @@ def choose(
     rung = highest(rungs(queries, shape[0], window, clusters, rows, price), budget)
     expected = {f"expected_{kind}": round(getattr(rung, kind), 3) for kind in asdict(budget)}
     facts = {**options.facts, "budget": {**asdict(budget), **expected}}
-    found = {"n_clusters": rung.clusters, "context_size": rung.rows, "affordable": affordable}
-    return replace(options, **found, facts=facts)
+    k, n = rung.clusters, rung.rows
+    return replace(options, n_clusters=k, context_size=n, affordable=affordable, facts=facts)
 
 
 def _clustering_seconds(points: int, clusters: int) -> float:
