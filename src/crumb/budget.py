@@ -195,9 +195,9 @@ def choose(
     def price(clusters: int, rows: int) -> tuple[float, float]:
         load = Load(shape[0], queries, clusters, rows, shape[1])
         asked = options.strategy.demand(shape[0], queries, clusters, rows)
-        values = clustering_values(asked.points, asked.clusters) * load.weight
-        values *= not (asked.of_pool and asked.clusters in known)
-        planning = values / affordable_values("cpu", 1, 1.0)  # k-means runs in one thread
+        planning = 0.0
+        if not (asked.of_pool and asked.clusters in known):
+            planning = load.weight * _clustering_seconds(asked.points, asked.clusters)
         largest = passes.bytes(asked.passes, rows, queries)
         if herds:
             search = replace(options, affordable=affordable).search(load)
@@ -205,14 +205,18 @@ def choose(
             largest = max(largest, load.bytes(options.device))
         return spent + slow * planning + passes.seconds(asked.passes, rows, queries), largest / 1e9
 
-    clusters = options.n_clusters if options.fixed_clusters else None
-    clusters = clusters if options.strategy.shares else queries
+    fixed = options.n_clusters if options.fixed_clusters else None
+    clusters = fixed if options.strategy.shares else queries
     rows = options.context_size if options.fixed_size else None
     rung = highest(rungs(queries, shape[0], window, clusters, rows, price), budget)
     expected = {f"expected_{kind}": round(getattr(rung, kind), 3) for kind in asdict(budget)}
     facts = {**options.facts, "budget": {**asdict(budget), **expected}}
     k, n = rung.clusters, rung.rows
     return replace(options, n_clusters=k, context_size=n, affordable=affordable, facts=facts)
+
+
+def _clustering_seconds(points: int, clusters: int) -> float:
+    return clustering_values(points, clusters) / affordable_values("cpu", 1, 1.0)  # in one thread
 
 
 def measure(
