@@ -173,20 +173,9 @@ KINDS = {
         [each(str), category(lambda time: time)],
     ),
     "anything": Kind(
+        # No truth values: typed, True is 1 where the pool has no "True"; as text it is not.
         st.sampled_from(
-            [
-                1,
-                True,
-                "1",
-                2.5,
-                "x",
-                b"y",
-                "True",
-                dt.date(2020, 1, 1),
-                dt.timedelta(1),
-                -0.0,
-                10**40,
-            ]
+            [1, "1", 2.5, "x", b"y", dt.date(2020, 1, 1), dt.timedelta(1), -0.0, "0", 10**40]
         ),
         [series(object), each(word_of), each(word_of, "string")],
         [with_na, category(word_of)],

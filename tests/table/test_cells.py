@@ -90,6 +90,7 @@ def test_what_is_no_number(text) -> None:
         ([ID + 1, ID + 2], ID + 2, str(ID + 2)),
         ([ID + 1, ID + 2], str(ID + 1), str(ID + 1)),
         ([str(ID + 1), str(ID + 2)], ID + 2, str(ID + 2)),
+        ([dt.date(2020, 1, 2)], "2021-01-02 00:00:00", "2021-01-02"),
         (["a", "b"], "new", "new"),
         (["a", "b"], 5, "5"),
         ([1, 2], 5, 5.0),

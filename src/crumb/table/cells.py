@@ -167,6 +167,8 @@ class Words:
         if word in self._known or (is_text and not self._dates):  # "07" and "7" are two codes
             return word
         meaning = _meaning(word if is_text else value)
+        if is_text and isinstance(meaning, tuple):  # a date that is new is the same however written
+            word = word_of(_read(word))
         return word if meaning is None else self._meanings.get(meaning, word)
 
     @cached_property
