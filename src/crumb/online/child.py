@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from crumb.table.encoder import Rows
 
 Result = TypeVar("Result")
-NICENESS = 10  # of 19: about a tenth of a core that others want too
+NICENESS = 5  # of 19: a quarter of a core that others want too
 # The modules are those of this process, and none of the folder that it happens to be in.
 MAIN = "import sys; sys.path[:] = {!r}; from crumb.online.child import main; main()"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")

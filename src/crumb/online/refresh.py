@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from crumb.online.options import StreamOptions
 
-NICENESS = 10  # of 19: what queries wait for comes first
+NICENESS = 5  # of 19: what queries wait for comes first
 log = logging.getLogger("crumb.online")
 
 
