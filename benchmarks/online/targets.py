@@ -1,6 +1,6 @@
 """``crumb serve`` against its targets, on a made table and on a mixed one (dates, text, holes).
 
-    python benchmarks/online/targets.py --out benchmarks/results/online_targets.json
+    python benchmarks/online/targets.py --out targets.json
 
 Rows a second in requests of 1, 10 and 100 rows; latency at half of the capacity, beside refreshes
 and without; ``/learn`` with 16 clients, alone and beside predictions; how long SIGTERM takes. The

@@ -104,7 +104,8 @@ def _array(X: Any) -> np.ndarray:
     except TypeError:  # dates beside numbers
         return np.array(X, dtype=object)
     mixed = array.dtype.kind in "US" or (array.dtype.kind == "f" and _beyond_floats(array))
-    if array.ndim == 2 and array.dtype.kind in "iuf":  # truth values beside numbers are no numbers
+    if isinstance(X, (list, tuple)) and array.ndim == 2 and array.dtype.kind in "iuf":
+        # Truth values beside numbers are no numbers.
         mixed |= any(type(value) is bool for row in X for value in row)
     return np.array(X, dtype=object) if mixed else array
 
