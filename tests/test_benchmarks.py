@@ -84,7 +84,7 @@ def test_online_drift(tmp_path: Path) -> None:
 def test_load_of_a_service(tmp_path: Path) -> None:
     """Every answer is checked in it; here only that it runs and finds nothing wrong."""
     out = tmp_path / "load.json"
-    sizes = "--minutes 0.05 --seconds 1 --rows 300 --queries 200 --clusters 2 --context 30"
+    sizes = "--minutes 0.3 --seconds 1 --rows 300 --queries 200 --clusters 2 --context 30"
     more = "--clients 8 --timeouts --refresh-every 100"
     run("online/load.py", *sizes.split(), *more.split(), "--out", out)
     found = json.loads(out.read_text())["records"]["sustained"]

@@ -65,7 +65,7 @@ def attack(step: Callable[[], str | None], attackers: int = 2) -> Iterator[None]
     yield
     stop.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(90)  # a step may wait for an answer
         assert not thread.is_alive()
     assert not wrong, wrong[0]
 

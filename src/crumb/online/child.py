@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from crumb.errors import StreamClosed
@@ -98,12 +99,24 @@ class ChildBuilder:
         self._child = Child()
         self.close = self._child.close
 
+    def warm(self) -> None:
+        """Start the process and its imports now: they take seconds that the first plan can save."""
+        threading.Thread(target=self._import, name="crumb-warm", daemon=True).start()
+
+    def _import(self) -> None:
+        with contextlib.suppress(StreamClosed, ChildDied):
+            self._child.call(_imported, "crumb.online.version")
+
     def __call__(
         self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
     ) -> Built:
         from crumb.online.version import build
 
         return self._child.call(build, estimator, pool, recent, ahead)
+
+
+def _imported(name: str) -> None:
+    import_module(name)
 
 
 def main() -> None:

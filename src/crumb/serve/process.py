@@ -75,7 +75,10 @@ def run_service(
         if state is not None and (options.train is not None or has_snapshot(state)):
             journal = Journal(state)  # nobody else uses the folder from here on
             stack.callback(journal.close)
-        stream, schema = make_stream([metrics, history], ChildBuilder())
+        builder = ChildBuilder()
+        stream, schema = make_stream([metrics, history], builder)
+        if stream.options.refresh != "never":
+            builder.warm()
         with contextlib.ExitStack() as unless_it_starts:
             unless_it_starts.callback(stream.close)
             service = Service(stream, schema, limits, options.name, journal)
