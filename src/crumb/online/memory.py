@@ -13,7 +13,8 @@ from sklearn.base import clone
 
 from crumb.errors import InvalidInput
 from crumb.estimator import check_labels as check_target
-from crumb.table.encoder import LARGEST, Rows, take
+from crumb.table.cells import LARGEST
+from crumb.table.encoder import Rows, take
 from crumb.table.row import Piece, Record, stack
 
 FAN = 32  # pieces of learned rows that are put together at once: joining few costs as much

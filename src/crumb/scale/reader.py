@@ -23,8 +23,8 @@ from crumb.errors import InvalidInput
 from crumb.machine import blas_in_one_thread, progress_bar
 from crumb.scale.engine import Engine
 from crumb.scale.source import Shard, Source, View, among
-from crumb.table.cells import Words, from_arrow
-from crumb.table.encoder import LARGEST, TableEncoder
+from crumb.table.cells import LARGEST, Words, from_arrow
+from crumb.table.encoder import TableEncoder
 from crumb.table.space import MISSING, ColumnSpace, Moments, Space, TableStatistics
 
 MOST_CLASSES = 100_000

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from crumb.online import Answer, CrumbOnline
 from crumb.serve.limits import Refusal, invalid, malformed, shown, too_many_rows
 from crumb.serve.schema import LONGEST, Schema, list_of
-from crumb.table.encoder import LARGEST
+from crumb.table.cells import LARGEST
 
 STRICT = ConfigDict(strict=True, extra="forbid")
 Seconds = Annotated[float, Field(gt=0)]

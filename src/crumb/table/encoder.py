@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
-from crumb.table.cells import LARGEST as LARGEST
-from crumb.table.cells import Words, distinct, each, from_arrow, kind_of, numbers, word_of
+from crumb.table.cells import LARGEST, Words, distinct, each, from_arrow, kind_of, numbers, word_of
 
 Rows: TypeAlias = "np.ndarray | pd.DataFrame"
 BLOCK_CELLS = 1 << 20  # cells that are looked at together

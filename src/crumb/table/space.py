@@ -27,7 +27,8 @@ import pandas as pd
 from sklearn.base import clone
 
 from crumb.errors import InvalidInput
-from crumb.table.encoder import LARGEST, Rows, TableEncoder, column, number_column, text_of, texts
+from crumb.table.cells import LARGEST
+from crumb.table.encoder import Rows, TableEncoder, column, number_column, text_of, texts
 
 if TYPE_CHECKING:
     from crumb.table.embedding import RowEmbedding
