@@ -22,7 +22,7 @@ from pretraining.training import Training
 def compare(
     runs: list[str], start: Path, steps: int, size: str, device: str, tables: Path | None, out: Path
 ) -> dict[str, Any]:
-    """The losses of every run after so many steps, written down after each."""
+    """The losses of every run after these steps, written down after each."""
     results: dict[str, Any] = {}
     for run in runs:
         results[run] = one(run, start, steps, size, device, tables)

@@ -201,7 +201,7 @@ def repeated(every: float, call: Callable[[], object]) -> Iterator[None]:
 
 
 def most_connections() -> int:
-    """How many may be open together: so many that files never run out.
+    """How many may be open together without running out of files.
 
     Raises the limit on files as far as the system lets it: the usual 1,024 are few.
     """
