@@ -4,12 +4,14 @@ tables can judge by."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from crumb.pfn.tabicl_package import PreprocessingPipeline, TransformToNumerical
+from pretraining import development
 
 DEVELOPMENT = ("adult", "segment", "churn", "houses", "cpu_act")
 SEEDS = 3
@@ -17,30 +19,41 @@ SIZES = (1_000, 4_000)  # rows of context, where a table has them and a few hund
 QUERIES = 1_000
 
 
-def write(datasets: Path, path: Path) -> None:
+def write(path: Path, datasets: Path | None = None) -> None:
     """Some draws of rows of every table, prepared as tabicl prepares them."""
-    about = {entry["name"]: entry for entry in json.loads((datasets / "index.json").read_text())}
     arrays: dict[str, np.ndarray] = {}
-    for name in DEVELOPMENT:
-        table = pd.read_parquet(datasets / about[name]["file"])
-        target = table.pop(about[name]["target"])
-        regression = about[name]["task"] == "regression"
+    for task, name, table, target in _tables(datasets):
+        regression = task == "regression"
         y = (
             target.to_numpy(float)
             if regression
             else pd.factorize(target.astype(str), sort=True)[0].astype(float)
         )
-        for size in SIZES:
-            queries = min(QUERIES, len(y) - size)
-            if queries < 400:
+        large = name in DEVELOPMENT
+        for size in SIZES if large else (min(SIZES[0], int(0.7 * len(y))),):
+            queries = min(QUERIES if large else QUERIES // 2, len(y) - size)
+            if large and queries < 400:
                 continue
-            draws = [_prepared(table, y, size, queries, seed, regression) for seed in range(SEEDS)]
-            key = f"{'regression' if regression else 'classification'}/{name}-{size}"
-            arrays[f"{key}/X"] = np.stack([X for X, _ in draws])
+            seeds = range(SEEDS if large else SEEDS - 1)
+            draws = [_prepared(table, y, size, queries, seed, regression) for seed in seeds]
+            key = f"{task}/{name.replace('/', '.')}-{size}"
+            width = min(X.shape[1] for X, _ in draws)  # a column may be constant in one draw
+            arrays[f"{key}/X"] = np.stack([X[:, :width] for X, _ in draws])
             arrays[f"{key}/y"] = np.stack([y for _, y in draws])
             arrays[f"{key}/train"] = np.array(size)
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(path, allow_pickle=False, **arrays)
+
+
+def _tables(datasets: Path | None) -> Iterator[tuple[str, str, pd.DataFrame, pd.Series]]:
+    if datasets is not None:
+        entries = json.loads((datasets / "index.json").read_text())
+        about = {entry["name"]: entry for entry in entries}
+        for name in DEVELOPMENT:
+            table = pd.read_parquet(datasets / about[name]["file"])
+            task = "regression" if about[name]["task"] == "regression" else "classification"
+            yield task, name, table, table.pop(about[name]["target"])
+    yield from development.tables()
 
 
 def _prepared(
