@@ -64,7 +64,7 @@ class Case:
         for size in self.sizes:
             X = rng.normal(size=(size + self.queries, self.columns))
             y = rng.permutation(np.arange(size) % 3)
-            made.append(ContextTask(X[:size], y, X[size:]))
+            made.append(ContextTask.of(X[:size], y, X[size:]))
         return made
 
 

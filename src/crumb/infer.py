@@ -11,8 +11,9 @@ import numpy as np
 
 from crumb.machine import progress_bar
 from crumb.pfn.base import Backend, ContextTask, Output
+from crumb.pfn.numbers import Numbers, Slice
 from crumb.pool import Labelled
-from crumb.table.encoder import Rows, take
+from crumb.table.encoder import Rows
 
 BREATH = 0.001  # seconds between contexts that are made ready, so that waiting passes get a turn
 
@@ -43,8 +44,8 @@ def infer(
     backend.check_output(output)
     passes, result = distinct_passes(contexts, labels), None
     asked = [_teaches(backend, pool, one.context) for one in passes]
-    pairs = list(zip(passes, asked, strict=True))
-    tasks = (_task(pool, one, queries, again, keep) for one, ask in pairs if ask)
+    pairs, rows = list(zip(passes, asked, strict=True)), Numbers(queries, pool.numbers)
+    tasks = (_task(pool, one, rows, again, keep) for one, ask in pairs if ask)
     answers = iter(backend.predict_contexts(tasks, output))
     with progress_bar(len(passes), "passes", verbose) as advance:
         for one, ask in pairs:
@@ -67,7 +68,7 @@ def keep_contexts(backend: Backend, pool: Labelled, contexts: Iterable[np.ndarra
     for context in contexts:
         nobody = Pass(np.sort(context), np.empty(0, dtype=np.int64))
         if _teaches(backend, pool, nobody.context):
-            backend.keep(_task(pool, nobody, pool.rows, again=True, keep=True))
+            backend.keep(_task(pool, nobody, pool.numbers, again=True, keep=True))
             time.sleep(BREATH)
 
 
@@ -89,12 +90,13 @@ def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass
     return [Pass(context, np.sort(np.concatenate(members))) for context, members in shared.values()]
 
 
-def _task(pool: Labelled, one: Pass, queries: Rows, again: bool, keep: bool) -> ContextTask:
+def _task(pool: Labelled, one: Pass, queries: Numbers, again: bool, keep: bool) -> ContextTask:
     y = pool.labels(one.context)
     if pool.n_classes is not None:
         y = np.unique(y, return_inverse=True)[1]  # 0 … C−1 of this context, none missing
     key = context_key(pool, one.context) if again else None
-    return ContextTask(pool.take(one.context), y, take(queries, one.queries), key, keep)
+    context = Slice(pool.numbers, pool.places(one.context))
+    return ContextTask(context, y, Slice(queries, one.queries), key, keep)
 
 
 def _teaches(backend: Backend, pool: Labelled, context: np.ndarray) -> bool:
@@ -106,9 +108,7 @@ def _teaches(backend: Backend, pool: Labelled, context: np.ndarray) -> bool:
     y = pool.labels(context)
     if not (y != y[0]).any():
         return False
-    dropna = not backend.missing_is_a_value
-    columns = (pool.column(context, j) for j in range(pool.rows.shape[1]))
-    return any(column.nunique(dropna=dropna) > 1 for column in columns)
+    return pool.numbers.differ(pool.places(context), backend.missing_is_a_value)
 
 
 def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarray:

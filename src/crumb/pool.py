@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
+from crumb.pfn.numbers import Numbers
 from crumb.selection.base import Finder, TableFinder
-from crumb.table.encoder import Rows, TableEncoder, column, fingerprint, take, to_rows
+from crumb.table.encoder import Rows, TableEncoder, fingerprint, to_rows
 from crumb.table.row import Piece, RowReader
 from crumb.table.space import ColumnSpace, Space, learn_space
 
@@ -40,14 +41,13 @@ class Labelled:
         """Where rows of the pool are in ``rows``."""
         return np.searchsorted(self.ids, ids)
 
-    def take(self, ids: np.ndarray) -> Rows:
-        return take(self.rows, self.places(ids))
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The rows as numbers, which contexts are slices of."""
+        return Numbers(self.rows)
 
     def labels(self, ids: np.ndarray) -> np.ndarray:
         return self.y[self.places(ids)]
-
-    def column(self, ids: np.ndarray, j: int) -> pd.Series:
-        return column(self.rows, j, self.places(ids))
 
 
 @dataclass(frozen=True)

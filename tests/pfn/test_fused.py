@@ -51,7 +51,7 @@ def task_of(X: Rows, classes: int, queries: Rows, regression: bool = False) -> C
         if regression
         else rng.permutation(np.arange(len(X)) % classes)
     )
-    return ContextTask(X, y, queries)
+    return ContextTask.of(X, y, queries)
 
 
 def contexts(regression: bool = False) -> list[ContextTask]:

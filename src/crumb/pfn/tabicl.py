@@ -178,7 +178,7 @@ class TabICLBackend(NetworkBackend):
         network = self.network
         width = network.embed_dim * network.row_num_cls
         members = self.settings.options.get("n_estimators", self.settings.n_estimators)
-        rows = 8 * width * network.icl_num_blocks * len(task.X) * members
+        rows = 8 * width * network.icl_num_blocks * len(task.y) * members
         return int(1.25 * rows)  # the columns have some too
 
     def work(self, rows: int, queries: int, columns: int) -> float:
@@ -217,10 +217,10 @@ def _merged(y: np.ndarray, most: int) -> np.ndarray:
 
 def _piece(estimator: Any, task: ContextTask) -> int:
     """Queries whose pass fits in memory."""
-    width = task.X.shape[1] + estimator.model_.row_num_cls  # features and summary tokens
+    width = task.columns + estimator.model_.row_num_cls  # features and summary tokens
     members = min(estimator.n_estimators, estimator.batch_size or estimator.n_estimators)
     rows = PASS_BYTES // (4 * estimator.model_.embed_dim * width * members)
-    size = max(LEAST_QUERIES, rows - len(task.X))
+    size = max(LEAST_QUERIES, rows - len(task.y))
     if task.key is None:
         return size
     return max(FEWEST_QUERIES, size // FEWEST_QUERIES * FEWEST_QUERIES)  # only the last has filling

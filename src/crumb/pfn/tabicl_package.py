@@ -27,7 +27,6 @@ from tabicl._model.ssmax import QASSMaxMLP as QASSMaxMLP
 from tabicl._model.tabicl import TabICL as TabICL
 from tabicl._sklearn.preprocessing import EnsembleGenerator
 from tabicl._sklearn.preprocessing import PreprocessingPipeline as PreprocessingPipeline
-from tabicl._sklearn.preprocessing import TransformToNumerical as TransformToNumerical
 from tabicl._torch_devices import resolve_torch_device as resolve_torch_device
 
 
