@@ -111,6 +111,11 @@ class Backend(ABC):
         for task in tasks:
             yield self.predict_context(task, output)
 
+    @property
+    def together(self) -> int:
+        """Contexts that should be answered at once where the time of one is measured."""
+        return 1 if self.settings.device == "cpu" else TOGETHER
+
     def embed(self, task: ContextTask) -> np.ndarray:
         """(q, D): the queries as the model sees them, before rows learn from each other."""
         raise InvalidInput(
@@ -143,6 +148,7 @@ class Backend(ABC):
             )
 
 
+TOGETHER = 8  # contexts that make a GPU as busy as more would
 # The packages keep the state of a pass inside the network, so it does one pass at a time.
 _pass = threading.Lock()
 

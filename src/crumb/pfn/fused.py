@@ -135,7 +135,9 @@ class Footprint:
 
 
 class FusedPasses:
-    """Answers tasks with one network in as few passes as memory allows."""
+    """Answers tasks with one network in as few passes as memory allows, or each in its own."""
+
+    apart = False
 
     def __init__(
         self, network: TabICL, estimator: Any, output: Output, device: torch.device, most_bytes: int
@@ -156,7 +158,9 @@ class FusedPasses:
                 groups.setdefault(one.kind, []).extend(self._tables(one, budget))
         for tables in filter(None, groups.values()):
             columns, dtype = tables[0].task.columns, tables[0].task.dtype
-            for stack in stacks(tables, Footprint.of(self.network, columns, dtype), budget):
+            footprint = Footprint.of(self.network, columns, dtype)
+            alone = ([table] for table in tables)
+            for stack in alone if self.apart else stacks(tables, footprint, budget):
                 self._run(stack, budget)
         return [None if one is None or one.refused else self._answer(one) for one in prepared]
 
@@ -179,6 +183,17 @@ class FusedPasses:
             rows = represent(self.network, X, y, keys_of(y), one.dtype, attention_block)
             answers.append(rows[0, piece.rows :].float().cpu().numpy())
         return np.concatenate(answers)
+
+    @property
+    def transforms(self) -> bool:
+        """Whether transformers of the package have a part in it."""
+        norms = self.ensemble["norm_methods"]
+        return norms[: self.estimator.n_estimators] != ("none",)
+
+    def bytes(self, task: ContextTask) -> int:
+        """Memory of a pass for one task, about."""
+        footprint = Footprint.of(self.network, task.columns, torch.float32)
+        return footprint.cells * (len(task.y) + min(len(task.asked), LEAST_QUERIES))
 
     def _budget(self) -> int:
         return min(self.most_bytes, free_bytes(str(self.device)))
