@@ -95,8 +95,7 @@ def _task(pool: Labelled, one: Pass, queries: Numbers, again: bool, keep: bool) 
     if pool.n_classes is not None:
         y = np.unique(y, return_inverse=True)[1]  # 0 … C−1 of this context, none missing
     key = context_key(pool, one.context) if again else None
-    context = Slice(pool.numbers, pool.places(one.context))
-    return ContextTask(context, y, Slice(queries, one.queries), key, keep)
+    return ContextTask(pool.slice(one.context), y, Slice(queries, one.queries), key, keep)
 
 
 def _teaches(backend: Backend, pool: Labelled, context: np.ndarray) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
-from crumb.pfn.numbers import Numbers
+from crumb.pfn.numbers import Numbers, Slice
 from crumb.selection.base import Finder, TableFinder
 from crumb.table.encoder import Rows, TableEncoder, fingerprint, to_rows
 from crumb.table.row import Piece, RowReader
@@ -45,6 +45,9 @@ class Labelled:
     def numbers(self) -> Numbers:
         """The rows as numbers, which contexts are slices of."""
         return Numbers(self.rows)
+
+    def slice(self, ids: np.ndarray) -> Slice:
+        return Slice(self.numbers, self.places(ids))
 
     def labels(self, ids: np.ndarray) -> np.ndarray:
         return self.y[self.places(ids)]

@@ -205,10 +205,10 @@ class TabICLBackend(NetworkBackend):
 
     def _kept_under(self, task: ContextTask) -> bytes | None:
         """The key of a context that may be kept; None: it may not."""
-        # The package's hierarchy of classes has no cache.
-        too_many = 0 < self.network.max_classes <= task.y.max(initial=0)
-        if not task.keep or too_many or "kv_cache" in self.settings.options:
+        if task.key is None or not task.keep or "kv_cache" in self.settings.options:
             return None
+        if 0 < self.network.max_classes <= task.y.max(initial=0):
+            return None  # the package's hierarchy of classes has no cache
         return task.key if self._kept_bytes(task) <= self.settings.cache_bytes else None
 
     def _kept_bytes(self, task: ContextTask) -> int:
