@@ -322,17 +322,18 @@ def test_only_a_gpu_takes_contexts_together(
 
 def test_groups() -> None:
     """Tables and frames, shapes and classes do not mix; nor do few queries with very many."""
-    task = ContextTask.of(numbers(30, 1), classes(30, 1), numbers(5, 2))
+    X, y, queries = numbers(30, 1), classes(30, 1), numbers(5, 2)
+    task = ContextTask.of(X, y, queries)
     others = [
-        replace(task, X=numbers(31, 1), y=classes(31, 1)),
-        replace(task, X=numbers(30, 1, 5), queries=numbers(5, 2, 5)),
+        ContextTask.of(numbers(31, 1), classes(31, 1), queries),
+        ContextTask.of(numbers(30, 1, 5), y, numbers(5, 2, 5)),
         replace(task, y=classes(30, 1, 2)),
-        replace(task, X=pd.DataFrame(task.X), queries=pd.DataFrame(task.queries)),
-        replace(task, queries=numbers(500, 2)),
+        ContextTask.of(pd.DataFrame(X), y, pd.DataFrame(queries)),
+        ContextTask.of(X, y, numbers(500, 2)),
     ]
     keys = {module.group_of(one, PROBA) for one in [task, *others]}
     assert len(keys) == 6
-    same = replace(task, X=numbers(30, 3), y=classes(30, 4), queries=numbers(11, 5))
+    same = ContextTask.of(numbers(30, 3), classes(30, 4), numbers(11, 5))
     assert module.group_of(same, PROBA) == module.group_of(task, PROBA)
     whole = replace(task, y=np.arange(30))
     assert module.group_of(whole, Output("mean")) == module.group_of(task, Output("mean"))
