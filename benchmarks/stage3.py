@@ -16,7 +16,7 @@ queries. "prepare_seconds" is what is not the network; "package_prepare_seconds"
 package's own encoders take for the same contexts, one by one, from a sample of them;
 "fit_seconds" is what it takes once to bring the pool to numbers.
 side: contexts on a CPU, one after the other through the package, and side by side, one thread each;
-milliseconds a context, the fastest of several runs in turn.
+milliseconds a context, the fastest of several runs in turn; "processor_ms" with one thread.
 kept: repeated prediction with a frozen plan, with and without what is kept of its contexts.
 size: one pass of the embedded network, and of a network of the official TabICLv2 size.
 
@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -254,29 +255,45 @@ def measure_side(options: argparse.Namespace) -> list[common.Record]:
     pool = HeldRows(X, y, np.arange(len(X)), 2, b"pool")
     contexts = [np.sort(rng.choice(len(X), n, replace=False)) for _ in range(clusters)]
     queries = rng.normal(size=(50 * clusters, 20))
-    made = {
-        "package": network_backend(options.weights[0], "cpu"),
-        "side by side": network_backend(options.weights[0], "cpu"),
-        "side by side, half precision": network_backend(options.weights[0], "cpu", use_amp=True),
-    }
-    made["package"].fuse = False
     labels, output = np.arange(len(queries)) % clusters, Output("proba")
-    ways = {
-        name: lambda backend=backend: infer(backend, pool, contexts, labels, queries, output)
-        for name, backend in made.items()
+    kinds = {
+        "package": (False, {}),
+        "side by side": (None, {}),
+        "side by side, half precision": (None, {"use_amp": True}),
     }
-    answers, seconds = common.in_turn(ways, options.repeats)
-    return [
-        common.say(
-            {
-                "way": way,
-                "ms": round(1_000 * min(taken) / clusters, 1),
-                "median_ms": round(1_000 * median(taken) / clusters, 1),
-                "difference": float(f"{np.abs(answers[way] - answers['package']).max():.2g}"),
-            }
-        )
-        for way, taken in seconds.items()
-    ]
+
+    def ways(n_jobs: int | None) -> dict[str, Callable[[], np.ndarray]]:
+        made = {}
+        for name, (fuse, more) in kinds.items():
+            backend = network_backend(options.weights[0], "cpu", n_jobs, **more)
+            backend.fuse = fuse
+            words = backend, pool, contexts, labels, queries, output
+            made[name] = lambda words=words: infer(*words)
+        return made
+
+    answers, seconds = common.in_turn(ways(None), options.repeats)
+    alone = processor_seconds(ways(1), options.repeats)
+    records = []
+    for way, taken in seconds.items():
+        apart = np.abs(answers[way] - answers["package"])
+        found = {"ms": min(taken), "median_ms": median(taken), "processor_ms": min(alone[way])}
+        found = {name: round(1_000 * value / clusters, 1) for name, value in found.items()}
+        found |= {"difference": float(apart.max()), "mean_difference": float(apart.mean())}
+        records.append(common.say({"way": way, **found}))
+    return records
+
+
+def processor_seconds(
+    ways: dict[str, Callable[[], np.ndarray]], repeats: int
+) -> dict[str, list[float]]:
+    """What a busy machine changes least; only for work in one thread."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, way in ways.items():
+            started = time.process_time()
+            way()
+            seconds[name].append(time.process_time() - started)
+    return seconds
 
 
 def measure_kept(options: argparse.Namespace) -> list[common.Record]:
