@@ -177,6 +177,7 @@ class _Crumb(BaseEstimator):
         if isinstance(self.features, str):
             embed = RowEmbedding(backend, rows, y, n_classes, options.seed, options.verbose)
         pool = TablePool.learn(rows, encoder, y, n_classes, self.features, embed)
+        pool.numbers.make()
         return pool, classes, backend
 
     def _learn_files(

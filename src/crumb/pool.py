@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
+from crumb.pfn.numbers import Numbers, Slice
 from crumb.selection.base import Finder, TableFinder
-from crumb.table.encoder import Rows, TableEncoder, column, fingerprint, take
+from crumb.table.encoder import Rows, TableEncoder, fingerprint
 from crumb.table.intake import split_target, to_rows
 from crumb.table.row import Piece, RowReader
 from crumb.table.space import ColumnSpace, Space, learn_space
@@ -41,14 +42,16 @@ class Labelled:
         """Where rows of the pool are in ``rows``."""
         return np.searchsorted(self.ids, ids)
 
-    def take(self, ids: np.ndarray) -> Rows:
-        return take(self.rows, self.places(ids))
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The rows as numbers, which contexts are slices of."""
+        return Numbers(self.rows)
+
+    def slice(self, ids: np.ndarray) -> Slice:
+        return Slice(self.numbers, self.places(ids))
 
     def labels(self, ids: np.ndarray) -> np.ndarray:
         return self.y[self.places(ids)]
-
-    def column(self, ids: np.ndarray, j: int) -> pd.Series:
-        return column(self.rows, j, self.places(ids))
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ def test_contexts_of_different_sizes_share_passes(model: Any, make: Any, members
     proba = backend.task == "classification"
     output = Output("proba") if proba else Output("quantiles", tuple(QUANTILES))
     tasks = [
-        ContextTask(make(size, size), labels(model(), size), make(9, 70 + size))
+        ContextTask.of(make(size, size), labels(model(), size), make(9, 70 + size))
         for size in (40, 33, 37, 9, 40, 90)
     ]
     alone, together = ([], [])

@@ -37,7 +37,7 @@ def test_embeddings_are_those_of_the_package(make: Any, tmp_path: Path) -> None:
     )
     X, y = table(40)
     target = X[:, 0] * 100 if task == "regression" else y
-    one = ContextTask(X, target, X[:7] + 0.1)
+    one = ContextTask.of(X, target, X[:7] + 0.1)
     estimator = backend.estimator().fit(X, target)
     seen: list[torch.Tensor] = []
     hook = estimator.model_.row_interactor.register_forward_hook(

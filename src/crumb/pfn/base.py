@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +18,7 @@ import numpy as np
 from crumb.errors import InvalidInput
 from crumb.machine import quiet, said_once, torch_threads
 from crumb.pfn.models import Checkpoint, card_for, locate, model_names
+from crumb.pfn.numbers import Numbers, Slice
 
 if TYPE_CHECKING:
     from crumb.table.encoder import Rows
@@ -51,9 +53,9 @@ class TargetScale:
         return (answer * self.spread + self.centre) * self.unit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ContextTask:
-    """One pass: a labelled context, and the queries that share it.
+    """One pass: a labelled context, and the queries that share it, as slices of their tables.
 
     ``y`` holds numbers for regression. For classification it holds the codes 0 … C−1 of the classes
     in *this* context, and each of them occurs. ``key`` tells one context from another where the
@@ -61,11 +63,36 @@ class ContextTask:
     may be kept in memory.
     """
 
-    X: Rows
+    context: Slice
     y: np.ndarray
-    queries: Rows
+    asked: Slice
     key: bytes | None = None
     keep: bool = True
+
+    @classmethod
+    def of(
+        cls, X: Rows, y: np.ndarray, queries: Rows, key: bytes | None = None, keep: bool = True
+    ) -> ContextTask:
+        """A context that is a table of its own."""
+        table = Numbers(X)
+        return cls(Slice.whole(table), y, Slice.whole(Numbers(queries, table)), key, keep)
+
+    @cached_property
+    def X(self) -> Rows:
+        """The rows of the context, for packages that prepare them themselves."""
+        return self.context.rows()
+
+    @cached_property
+    def queries(self) -> Rows:
+        return self.asked.rows()
+
+    @property
+    def columns(self) -> int:
+        return self.context.table.rows.shape[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A task travels without the rest of the pool."""
+        return ContextTask.of, (self.X, self.y, self.queries, self.key, self.keep)
 
 
 @dataclass(frozen=True)
@@ -120,6 +147,11 @@ class Backend(ABC):
         for task in tasks:
             yield self.predict_context(task, output)
 
+    @property
+    def together(self) -> int:
+        """Contexts that should be answered at once where the time of one is measured."""
+        return 1 if self.settings.device == "cpu" else TOGETHER
+
     def embed(self, task: ContextTask) -> np.ndarray:
         """(q, D): the queries as the model sees them, before rows learn from each other."""
         raise InvalidInput(
@@ -152,6 +184,7 @@ class Backend(ABC):
             )
 
 
+TOGETHER = 8  # contexts that make a GPU as busy as more would
 # The packages keep the state of a pass inside the network, so it does one pass at a time.
 _pass = threading.Lock()
 
