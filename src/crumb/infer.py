@@ -148,11 +148,11 @@ def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarra
     if n_classes is not None:
         counts = np.bincount(y, minlength=n_classes)
         return counts / len(y) if output.kind == "proba" else np.asarray(counts.argmax())
-    scale = TargetScale.of(y)  # sums of large numbers would overflow
-    y = scale.scaled(y)
+    unit = TargetScale.of(y).unit  # sums of large numbers would overflow
+    y = y / unit
     if output.kind == "quantiles":
-        return scale.unscaled(np.quantile(y, output.quantiles))
-    return scale.unscaled(np.asarray(np.median(y) if output.kind == "median" else y.mean()))
+        return unit * np.quantile(y, output.quantiles)
+    return np.asarray(unit * (np.median(y) if output.kind == "median" else y.mean()))
 
 
 def _globally(

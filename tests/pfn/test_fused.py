@@ -21,6 +21,7 @@ from tabicl._model.tabicl import TabICL
 import crumb.pfn.fused as module
 from crumb import CrumbClassifier
 from crumb.pfn import BackendSettings, ContextTask, Output, resolve_backend
+from crumb.pfn.base import TargetScale
 from crumb.pfn.forward import forward
 from crumb.pfn.fused import Footprint, Table, stacks
 from crumb.pfn.tabicl import TabICLBackend
@@ -48,11 +49,10 @@ def backend(
 
 def task_of(X: Rows, classes: int, queries: Rows, regression: bool = False) -> ContextTask:
     rng = np.random.default_rng(len(X))
-    y = (
-        1e3 + 20 * rng.normal(size=len(X))
-        if regression
-        else rng.permutation(np.arange(len(X)) % classes)
-    )
+    y = rng.permutation(np.arange(len(X)) % classes)
+    if regression:
+        y = 1e3 + 20 * rng.normal(size=len(X))
+        y = TargetScale.of(y).scaled(y)
     return ContextTask.of(X, y, queries)
 
 
@@ -376,6 +376,17 @@ def test_side_by_side_means_in_threads(
     assert len(list(made.predict_contexts(contexts()[:1], PROBA))) == 1
     assert threads == [1, 1, 2]
     assert torch.get_num_threads() == before
+
+
+def test_contexts_are_made_when_their_turn_comes(
+    tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under a budget of time, a context is cut by what the ones before it took."""
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    made: list[ContextTask] = []
+    tasks = (made.append(task) or task for task in contexts()[:8])  # type: ignore[func-returns-value]
+    next(iter(on_cpu(tabicl_classifier, 2).predict_contexts(tasks, PROBA)))
+    assert len(made) == 3  # two side by side, and the next one
 
 
 def test_large_contexts_are_not_side_by_side(

@@ -29,9 +29,9 @@ CARDINALITY = "The following categorical columns have a cardinality above"
 
 @dataclass(frozen=True)
 class TargetScale:
-    """Targets of a context around 0 and of size 1, in float64.
+    """Targets of a context with mean 0 and deviation 1, in float64.
 
-    Networks work in float32, where 1e9 + 1 is 1e9 and 1e39 is infinite.
+    Networks are made for that. They work in float32, where 1e9 + 1 is 1e9 and 1e39 is infinite.
     """
 
     unit: float = 1.0  # a power of two: dividing by it loses nothing, and nothing overflows after
@@ -41,8 +41,9 @@ class TargetScale:
     @classmethod
     def of(cls, y: np.ndarray) -> TargetScale:
         unit = 2.0 ** max(-1_000, int(np.frexp(np.abs(y).max())[1]) - 1)
-        centre = float(np.median(y / unit))
-        spread = float(np.sqrt(np.mean((y / unit - centre) ** 2)))
+        y = y / unit
+        centre = float(y[0] + np.mean(y - y[0]))  # exact where all are equal
+        spread = float(np.sqrt(np.mean((y - centre) ** 2)))
         return cls(unit, centre, spread or 1.0)
 
     def scaled(self, y: np.ndarray) -> np.ndarray:
@@ -57,7 +58,8 @@ class TargetScale:
 class ContextTask:
     """One pass: a labelled context, and the queries that share it, as slices of their tables.
 
-    ``y`` holds numbers for regression. For classification it holds the codes 0 … C−1 of the classes
+    ``y`` holds numbers for regression, scaled where the back-end ``scales_targets``. For
+    classification it holds the codes 0 … C−1 of the classes
     in *this* context, and each of them occurs. ``key`` tells one context from another where the
     same ones will come again; it is None where they will not. ``keep`` says whether such a context
     may be kept in memory.
@@ -132,7 +134,7 @@ class Backend(ABC):
     most_categories: ClassVar[int] = sys.maxsize
     # Whether it can learn from columns that hold one value or none.
     missing_is_a_value: ClassVar[bool] = True
-    # Whether targets must be brought to the size of 1. An estimator of the user's own may have
+    # Whether targets must have mean 0 and deviation 1. An estimator of the user's own may have
     # settings in the units of its targets, and works in float64.
     scales_targets: ClassVar[bool] = False
 

@@ -29,7 +29,6 @@ from crumb.pfn.preprocess import (
     Columns,
     Member,
     Rowset,
-    Scale,
     columns_of,
     encoded,
     ensemble_of,
@@ -62,7 +61,6 @@ class Prepared:
     numbers: dict[str, Rowset]  # for each norm method of its members, "none" apart
     y: np.ndarray  # class codes, or scaled targets
     members: tuple[Member, ...]
-    scale: Scale | None  # None: classification
     dtype: torch.dtype  # the precision in which the package would run it
     sum: np.ndarray | None = None  # of the answers of the members
     refused: bool = False  # too large for the device
@@ -82,10 +80,8 @@ class Prepared:
 
     def add(self, start: int, answer: np.ndarray) -> None:
         """A member's answer to the queries from ``start`` on."""
-        if self.scale is not None:
-            answer = self.scale.unscaled(answer)
-        else:  # a network has more classes than a context
-            answer = answer[:, : self.members[0].classes.size]
+        if classes := self.members[0].classes.size:  # a network has more than a context
+            answer = answer[:, :classes]
         if self.sum is None:
             self.sum = np.zeros((self.queries, *answer.shape[1:]), dtype=np.float32)
         self.sum[start : start + len(answer)] += answer
@@ -222,15 +218,14 @@ class FusedPasses:
     ) -> Prepared | None:
         if kept is None or not task.asked.table.finite:
             return None
-        scale = None if self.network.max_classes > 0 else Scale.of(task.y)
-        y = task.y.astype(np.int64) if scale is None else scale.scaled(task.y)
+        y = task.y.astype(np.int64 if self.network.max_classes > 0 else np.float32)
         ensemble = members(kept.kept.size, self._classes(task), **self.ensemble)[:most_members]
         norms = {member.norm for member in ensemble} - {"none"}
         rows = rowset(task.context, task.asked, kept) if norms else None
         numbers = {norm: rows.normalised(norm, self.ensemble) for norm in norms} if rows else {}
         half = self.estimator.in_half_precision(self.device, (len(task.y), task.columns))
         dtype = torch.get_autocast_dtype(self.device.type) if half else torch.float32
-        return Prepared(task.context, task.asked, kept, numbers, y, ensemble, scale, dtype)
+        return Prepared(task.context, task.asked, kept, numbers, y, ensemble, dtype)
 
     def _tables(self, one: Prepared, budget: int) -> list[Table]:
         """All members of a task, its queries in pieces that fit; none if too few would fit."""
@@ -332,7 +327,7 @@ class FusedPasses:
     def _answer(self, one: Prepared) -> np.ndarray:
         assert one.sum is not None
         mean = one.sum / len(one.members)
-        if one.scale is not None:
+        if self.network.max_classes == 0:
             return mean
         if self.estimator.average_logits:
             temperature = self.estimator.softmax_temperature

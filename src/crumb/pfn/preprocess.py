@@ -213,21 +213,3 @@ def _moments(X: Tensor, counted: Tensor, lost: Tensor | int) -> tuple[Tensor, Te
     mean = torch.where(counted, X, 0).sum(dim=1, keepdim=True) / count
     squares = torch.where(counted, X - mean, 0).square().sum(dim=1, keepdim=True)
     return mean, (squares / (count - lost)).sqrt()
-
-
-class Scale(NamedTuple):
-    """The targets of a context as scikit-learn's ``StandardScaler`` scales them, in float32."""
-
-    mean: np.float32
-    deviation: np.float32
-
-    @classmethod
-    def of(cls, y: np.ndarray) -> Scale:
-        y = y.astype(np.float32)
-        return cls(np.float32(y.mean(dtype=np.float64)), np.float32(y.std(dtype=np.float64) or 1.0))
-
-    def scaled(self, y: np.ndarray) -> np.ndarray:
-        return (y.astype(np.float32) - self.mean) / self.deviation
-
-    def unscaled(self, y: np.ndarray) -> np.ndarray:
-        return y * self.deviation + self.mean

@@ -31,7 +31,6 @@ from crumb.pfn.tabicl_package import TabICL, resolve_torch_device
 Answered: TypeAlias = tuple[list[ContextTask], list[np.ndarray | None]]
 # Largest activation of one pass on a CPU, where the package does not split a pass.
 PASS_BYTES = 2 << 30
-ROUNDS = 8  # contexts a thread that are held at a time on a CPU
 # Products of few rows round differently from products of many. With a frozen plan an answer depends
 # on its row alone, so queries then come in multiples of this, however many are asked together.
 FEWEST_QUERIES = 32
@@ -143,8 +142,8 @@ class TabICLBackend(KeepingBackend):
         def answer(task: ContextTask) -> np.ndarray | None:
             return passes([task])[0] if task.key is None else None
 
-        most = ROUNDS * resolve_jobs(self.settings.n_jobs)
-        for some in bounded(tasks, lambda _: 1, most):
+        # No more than there are threads: under a budget of time the next contexts may be cut.
+        for some in bounded(tasks, lambda _: 1, resolve_jobs(self.settings.n_jobs)):
             fit = self.settings.stack_bytes // max(map(passes.bytes, some))
             quiet = said_once(self._said) if passes.transforms else nullcontext()
             with quiet, task_threads(self.settings.n_jobs, min(fit, len(some))) as each:
