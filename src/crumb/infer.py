@@ -6,12 +6,13 @@ import hashlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from crumb.machine import progress_bar
 from crumb.pfn.base import Backend, ContextTask, Output
-from crumb.pool import Labelled
+from crumb.pool import Labelled, Pool
 from crumb.table.encoder import Rows, take
 
 BREATH = 0.001  # seconds between contexts that are made ready, so that waiting passes get a turn
@@ -23,6 +24,23 @@ class Pass:
 
     context: np.ndarray
     queries: np.ndarray
+
+
+def answer(
+    backend: Backend,
+    pool: Pool,
+    contexts: list[np.ndarray],
+    labels: np.ndarray,
+    queries: Rows,
+    output: Output,
+    **how: Any,
+) -> np.ndarray:
+    """``infer`` with the guide of the pool, if it has one."""
+
+    def network(rows: Rows) -> np.ndarray:
+        return infer(backend, pool.hold(contexts), contexts, labels, rows, output, **how)
+
+    return network(queries) if pool.guide is None else pool.guide.lead(queries, output, network)
 
 
 def infer(

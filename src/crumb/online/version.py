@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from crumb.errors import InvalidInput
 from crumb.estimator import CrumbClassifier, CrumbRegressor, quantile_levels
-from crumb.infer import context_key, infer, keep_contexts
+from crumb.infer import answer, context_key, keep_contexts
 from crumb.machine import collect_garbage, out_of_memory
 from crumb.online.drift import Baseline
 from crumb.pfn import Output
@@ -63,7 +63,8 @@ class PlanVersion:
         use = np.bincount(self.plan.labels, minlength=self.plan.n_clusters)
         contexts = [self.plan.contexts[cluster] for cluster in np.argsort(-use, kind="stable")]
         try:
-            keep_contexts(self.estimator.backend_, self.estimator.pool_, contexts)
+            pool = self.estimator.pool_
+            keep_contexts(self.estimator.backend_, pool.hold(contexts), contexts)
         except Exception as error:
             if not out_of_memory(error):
                 raise
@@ -80,7 +81,7 @@ class PlanVersion:
         # Labels are the most probable classes where there are probabilities, as in ``predict``.
         from_proba = output.kind == "label" and "proba" in estimator.backend_.outputs
         asked = Output("proba") if from_proba else output
-        values = infer(
+        values = answer(
             *(estimator.backend_, estimator.pool_, self.plan.contexts, labels, rows, asked),
             again=True,
             keep=keep,

@@ -1,0 +1,209 @@
+"""A guide: a model of the whole pool, whose answers are more columns for the network.
+
+A local context does not know the pool; a model of the pool does. The network sees its answers
+beside every row: class probabilities as log-odds, or the prediction. A row of the pool gets the
+answer of a model that was fitted without it (out of fold), so its column does not tell its label.
+Queries get the answers of the model of all rows. The columns are no part of the selection space
+(docs/guide.md has the measurements), so plans, streams, files and the service know nothing of them:
+a pool adds them to the rows of contexts (``Pool.hold``), and stage 3 to the queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeriesSplit
+
+from crumb.errors import InvalidInput
+from crumb.machine import progress_bar, quiet, resolve_jobs
+from crumb.pfn.base import Output
+from crumb.pool import HeldRows, Labelled
+from crumb.rng import generator
+from crumb.table.encoder import Rows, take
+from crumb.trees import Learner, Trees, check_learner, lightgbm, resolve_learner
+
+if TYPE_CHECKING:
+    from crumb.options import Options
+    from crumb.pool import Pool
+
+FOLDS = 5
+STOPPING = 10  # one row in so many ends the training of trees
+LEAST = 1e-5  # probabilities below it, and above 1 less it, have the log-odds of this one
+
+
+@dataclass(eq=False)
+class Guide:
+    """A fitted guide: what it says of rows of the pool, and of queries."""
+
+    learner: Learner
+    model: Any  # fitted on all rows of ``ids``
+    known: np.ndarray  # (m, …) out-of-fold answers
+    ids: np.ndarray  # (m,) the row numbers that they belong to, rising
+    shown: bool = True  # whether the network sees the columns
+    share: float = 0.0  # of the guide's own answer in the mean with the network's
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def held(self, held: Labelled) -> Labelled:
+        """Rows of the pool as the network sees them."""
+        if not self.shown:
+            return held
+        known = np.isin(held.ids, self.ids)
+        found = np.empty((len(held.ids), *self.known.shape[1:]))
+        found[known] = self.known[np.searchsorted(self.ids, held.ids[known])]
+        if not known.all():  # the model has not seen these rows
+            found[~known] = self.answers(take(held.rows, np.flatnonzero(~known)))
+        rows = beside(held.rows, columns_of(found))
+        return HeldRows(rows, held.y, held.ids, held.n_classes, held.token)
+
+    def lead(
+        self, queries: Rows, output: Output, network: Callable[[Rows], np.ndarray]
+    ) -> np.ndarray:
+        """The network's answers to queries, and the guide's own where these have a share.
+
+        Labels, medians and quantiles are the network's: the guide has none.
+        """
+        own = self.answers(queries)
+        found = network(beside(queries, columns_of(own)) if self.shown else queries)
+        share = self.share if output.kind in ("proba", "mean") else 0.0
+        return (1 - share) * found + share * own if share else found
+
+    def answers(self, rows: Rows) -> np.ndarray:
+        """What the model of the whole pool says: probabilities (n, C), or numbers (n,)."""
+        return self.learner.answers(self.model, self.learner.table(rows))
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, bytes]]:
+        """For a file: what JSON can hold, arrays, and LightGBM's own text."""
+        learner = self.learner
+        if not isinstance(learner, Trees):
+            raise InvalidInput(
+                "A guide given as an estimator cannot be saved without pickle: use guide='trees', "
+                "or joblib.dump for files that stay with you."
+            )
+        booster, classes = self.model
+        about = {"n_classes": learner.n_classes, "words": list(learner.words.items())}
+        about |= {"categories": learner.categories, "shown": self.shown, "share": self.share}
+        arrays = {"guide": self.known, "guide_classes": classes}
+        text = "" if booster is None else booster.model_to_string()
+        return {**about, "facts": self.facts}, arrays, {"guide.txt": text.encode()}
+
+    @classmethod
+    def unpack(
+        cls, about: dict[str, Any], arrays: dict[str, np.ndarray], files: dict[str, bytes]
+    ) -> Guide:
+        learner = Trees(about["n_classes"], about["categories"], words=dict(about["words"]))
+        text, known = files["guide.txt"].decode(), arrays["guide"]
+        booster = lightgbm().Booster(model_str=text) if text else None
+        mix = about["shown"], about["share"], about["facts"]
+        return cls(learner, (booster, arrays["guide_classes"]), known, np.arange(len(known)), *mix)
+
+
+def columns_of(answers: np.ndarray) -> np.ndarray:
+    """(n, columns) for the network: predictions, or log-odds; one column where there are two."""
+    if answers.ndim == 1:
+        return answers[:, None]
+    proba = np.clip(answers[:, 1:] if answers.shape[1] == 2 else answers, LEAST, 1 - LEAST)
+    return np.log(proba) - np.log1p(-proba)
+
+
+def beside(rows: Rows, columns: np.ndarray) -> Rows:
+    """Rows with more columns after their own, under names that none of these has."""
+    if isinstance(rows, np.ndarray):
+        return np.hstack([rows, columns.astype(rows.dtype)])
+    texts = all(isinstance(name, str) for name in rows.columns)
+    free = (f"guide {i}" if texts else i for i in count())
+    names = list(islice((name for name in free if name not in rows.columns), columns.shape[1]))
+    return pd.concat([rows, pd.DataFrame(columns, columns=names, index=rows.index)], axis=1)
+
+
+def learn_guide(asked: Any, folds: Any, groups: Any, pool: Pool, options: Options) -> Guide:
+    """Fit a guide on a pool (on a sample of it where it is in files)."""
+    sample = pool.guide_rows
+    parts = fold_rows(folds, sample, groups, options.seed)
+    run = {"seed": options.seed, "jobs": resolve_jobs(options.n_jobs)}
+    learner = resolve_learner(asked, pool.n_classes, pool.encoder.categorical_indices, **run)
+    table, y = learner.table(sample.rows), sample.y
+    total = np.zeros((len(y), pool.n_classes) if pool.n_classes else len(y))
+    times, rng = np.zeros(len(y)), generator(options.seed, "guide")
+    in_time = isinstance(folds, str) and folds == "time"
+    with progress_bar(len(parts) + 1, "guide", options.verbose) as advance:
+        for train, test in parts:
+            stop = stopping_rows(train, in_time, groups, rng)
+            model = learner.fit(take(table, train), y[train], stop)
+            total[test] += learner.answers(model, take(table, test))
+            times[test] += 1
+            advance(1)
+        model = learner.fit(table, y, None)
+        advance(1)
+    known = total / times.reshape(-1, *[1] * (total.ndim - 1))
+    return Guide(learner, model, known, sample.ids)
+
+
+def fold_rows(
+    folds: Any, sample: Labelled, groups: Any, seed: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Which rows teach, and which are answered. Every row is answered at least once.
+
+    Rows that the splitter leaves out, as the first ones in time, are answered by a model of the
+    others.
+    """
+    y = sample.y
+    splitter = _splitter(folds, y, sample.n_classes, groups, seed)
+    with quiet():  # about classes with fewer rows than folds
+        parts = [tuple(map(np.asarray, part)) for part in splitter.split(sample.rows, y, groups)]
+    tested = np.zeros(len(y), dtype=bool)
+    for _, test in parts:
+        tested[test] = True
+    if not tested.all():
+        parts.append((np.flatnonzero(tested), np.flatnonzero(~tested)))
+    return parts
+
+
+def _splitter(
+    folds: Any, y: np.ndarray, n_classes: int | None, groups: Any, seed: int
+) -> Any:
+    count = min(FOLDS, len(y))
+    if isinstance(folds, str) and folds == "time":
+        return TimeSeriesSplit(min(FOLDS, len(y) - 1))
+    if isinstance(folds, str):
+        if groups is None:
+            raise InvalidInput("guide_folds='groups' needs the group of each row: fit(groups=…).")
+        return GroupKFold(min(FOLDS, len(np.unique(groups))))
+    if folds is not None:
+        return folds
+    if n_classes is not None and np.bincount(y).max() >= count:
+        return StratifiedKFold(count, shuffle=True, random_state=seed % 2**32)
+    return KFold(count, shuffle=True, random_state=seed % 2**32)
+
+
+def check_guide(guide: Any, folds: Any, groups: Any, task: str) -> None:
+    """Refuse what cannot be used, before a table is read."""
+    if guide is not None and not isinstance(guide, Guide):
+        check_learner(guide, task)
+    if isinstance(folds, str) and folds not in ("time", "groups"):
+        known = "None, 'time', 'groups' or a scikit-learn splitter"
+        raise InvalidInput(f"guide_folds must be {known}, got {folds!r}.")
+    if not isinstance(folds, (str, type(None))) and not hasattr(folds, "split"):
+        raise InvalidInput(f"guide_folds has no method split: {folds!r} is no splitter.")
+    if groups is not None and (folds in (None, "time") or guide is None):
+        raise InvalidInput(
+            "groups= is for the folds of a guide: give guide_folds='groups', or a splitter."
+        )
+
+
+def stopping_rows(
+    train: np.ndarray, in_time: bool, groups: Any, rng: np.random.Generator
+) -> np.ndarray:
+    """Places of the training rows that end the training: the last in time, whole groups, or any."""
+    most = max(1, len(train) // STOPPING)
+    if in_time:
+        return np.arange(len(train) - most, len(train))
+    if groups is None:
+        return np.sort(rng.permutation(len(train))[:most])
+    codes = np.unique(np.asarray(groups)[train], return_inverse=True)[1]
+    order = rng.permutation(codes.max() + 1)[codes]  # of the groups
+    return np.flatnonzero(order < max(1, (codes.max() + 1) // STOPPING))
