@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crumb.budget import PassCost, choose, measure
 from crumb.errors import InvalidInput, megabytes, positive
+from crumb.guide import Guide, check_guide, learn_guide, weigh
 from crumb.herding.greedy import EarlyStopping
-from crumb.guide import Guide, check_guide, learn_guide
 from crumb.infer import answer
 from crumb.machine import resolve_device
 from crumb.options import DEFAULTS, Options
@@ -200,8 +200,9 @@ class _Crumb(BaseEstimator):
             return self.guide
         if groups is not None:
             check_consistent_length(pool.guide_rows.rows, groups)
-        guide = learn_guide(self.guide, self.guide_folds, groups, pool, options)
-        return guide
+        folds, auto = self.guide_folds, isinstance(self.guide, str) and self.guide == "auto"
+        guide = learn_guide(self.guide, folds, groups, pool, options)
+        return weigh(guide, folds, groups, pool, backend, options) if auto else guide
 
     def _encode_labels(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Class codes and classes, or numbers and None."""

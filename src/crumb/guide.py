@@ -11,7 +11,7 @@ a pool adds them to the rows of contexts (``Pool.hold``), and stage 3 to the que
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,10 @@ import pandas as pd
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeriesSplit
 
 from crumb.errors import InvalidInput
+from crumb.infer import infer
 from crumb.machine import progress_bar, quiet, resolve_jobs
-from crumb.pfn.base import Output
-from crumb.pool import HeldRows, Labelled
+from crumb.pfn.base import Backend, Output
+from crumb.pool import HeldRows, Labelled, TablePool
 from crumb.rng import generator
 from crumb.table.encoder import Rows, take
 from crumb.trees import Learner, Trees, check_learner, lightgbm, resolve_learner
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 STOPPING = 10  # one row in so many ends the training of trees
+HELD_OUT = 300  # rows of the pool, by which "auto" decides
+SHARES = tuple(i / 10 for i in range(11))  # of the guide that it may take
+CLEAR = 2.0  # standard errors
 LEAST = 1e-5  # probabilities below it, and above 1 less it, have the log-odds of this one
 
 
@@ -85,11 +89,12 @@ class Guide:
                 "or joblib.dump for files that stay with you."
             )
         booster, classes = self.model
-        about = {"n_classes": learner.n_classes, "words": list(learner.words.items())}
-        about |= {"categories": learner.categories, "shown": self.shown, "share": self.share}
+        about: dict[str, Any] = {name: getattr(self, name) for name in ("shown", "share", "facts")}
+        about |= {"n_classes": learner.n_classes, "categories": learner.categories}
+        about["words"] = list(learner.words.items())
         arrays = {"guide": self.known, "guide_classes": classes}
         text = "" if booster is None else booster.model_to_string()
-        return {**about, "facts": self.facts}, arrays, {"guide.txt": text.encode()}
+        return about, arrays, {"guide.txt": text.encode()}
 
     @classmethod
     def unpack(
@@ -124,15 +129,14 @@ def learn_guide(asked: Any, folds: Any, groups: Any, pool: Pool, options: Option
     """Fit a guide on a pool (on a sample of it where it is in files)."""
     sample = pool.guide_rows
     parts = fold_rows(folds, sample, groups, options.seed)
-    run = {"seed": options.seed, "jobs": resolve_jobs(options.n_jobs)}
-    learner = resolve_learner(asked, pool.n_classes, pool.encoder.categorical_indices, **run)
+    categories, jobs = pool.encoder.categorical_indices, resolve_jobs(options.n_jobs)
+    learner = resolve_learner(asked, pool.n_classes, categories, options.seed, jobs)
     table, y = learner.table(sample.rows), sample.y
     total = np.zeros((len(y), pool.n_classes) if pool.n_classes else len(y))
     times, rng = np.zeros(len(y)), generator(options.seed, "guide")
-    in_time = isinstance(folds, str) and folds == "time"
     with progress_bar(len(parts) + 1, "guide", options.verbose) as advance:
         for train, test in parts:
-            stop = stopping_rows(train, in_time, groups, rng)
+            stop = apart(train, len(train) // STOPPING, folds, groups, rng)
             model = learner.fit(take(table, train), y[train], stop)
             total[test] += learner.answers(model, take(table, test))
             times[test] += 1
@@ -154,7 +158,7 @@ def fold_rows(
     y = sample.y
     splitter = _splitter(folds, y, sample.n_classes, groups, seed)
     with quiet():  # about classes with fewer rows than folds
-        parts = [tuple(map(np.asarray, part)) for part in splitter.split(sample.rows, y, groups)]
+        parts = list(splitter.split(sample.rows, y, groups))
     tested = np.zeros(len(y), dtype=bool)
     for _, test in parts:
         tested[test] = True
@@ -163,9 +167,7 @@ def fold_rows(
     return parts
 
 
-def _splitter(
-    folds: Any, y: np.ndarray, n_classes: int | None, groups: Any, seed: int
-) -> Any:
+def _splitter(folds: Any, y: np.ndarray, n_classes: int | None, groups: Any, seed: int) -> Any:
     count = min(FOLDS, len(y))
     if isinstance(folds, str) and folds == "time":
         return TimeSeriesSplit(min(FOLDS, len(y) - 1))
@@ -195,15 +197,81 @@ def check_guide(guide: Any, folds: Any, groups: Any, task: str) -> None:
         )
 
 
-def stopping_rows(
-    train: np.ndarray, in_time: bool, groups: Any, rng: np.random.Generator
+def apart(
+    rows: np.ndarray, most: int, folds: Any, groups: Any, rng: np.random.Generator
 ) -> np.ndarray:
-    """Places of the training rows that end the training: the last in time, whole groups, or any."""
-    most = max(1, len(train) // STOPPING)
-    if in_time:
-        return np.arange(len(train) - most, len(train))
+    """Places of some ``rows`` that others are judged by: the last in time, whole groups, or any."""
+    if isinstance(folds, str) and folds == "time":
+        return np.arange(len(rows) - most, len(rows))
     if groups is None:
-        return np.sort(rng.permutation(len(train))[:most])
-    codes = np.unique(np.asarray(groups)[train], return_inverse=True)[1]
-    order = rng.permutation(codes.max() + 1)[codes]  # of the groups
-    return np.flatnonzero(order < max(1, (codes.max() + 1) // STOPPING))
+        return np.sort(rng.permutation(len(rows))[:most])
+    codes = np.unique(np.asarray(groups)[rows], return_inverse=True)[1]
+    order = rng.permutation(codes.max() + 1)
+    enough = int(np.searchsorted(np.cumsum(np.bincount(codes)[order]), most)) + 1
+    return np.flatnonzero(np.isin(codes, order[: min(enough, codes.max())]))
+
+
+def weigh(
+    guide: Guide, folds: Any, groups: Any, pool: Pool, backend: Backend, options: Options
+) -> Guide:
+    """What ``"auto"`` decides: show the guide's columns or not, and its own share in the mean.
+
+    Rows of the pool are held out of the contexts and answered like queries, by the network without
+    and with the columns. Of the two the one with the better mean half and half with the guide is
+    taken. The share is the one nearest to a half that the held-out rows do not speak against: that
+    is within ``CLEAR`` standard errors of the best one (docs/guide.md compares this with others).
+    """
+    sample, output = pool.guide_rows, Output("mean" if pool.n_classes is None else "proba")
+    most, rng = min(HELD_OUT, len(sample.y) // 4), generator(options.seed, "held out")
+    held = apart(np.arange(len(sample.y)), most, folds, groups, rng)
+    if output.kind not in backend.outputs or len(held) < 2:
+        return guide
+    y, own = sample.y[held], guide.known[held]
+    with_columns = guide.held(sample)
+    losses = {}
+    for shown, table in ((False, sample), (True, with_columns)):
+        found = _held_out(table, held, pool, backend, options, output)
+        losses[shown] = np.stack([loss(y, (1 - w) * found + w * own) for w in SHARES])
+    half = len(SHARES) // 2
+    shown = min(losses, key=lambda one: losses[one][half].mean())
+    share = SHARES[even_share(losses[shown])]
+    names = {"alone": losses[False][0], "guided": losses[True][0], "guide": losses[True][-1]}
+    facts = {name: float(one.mean()) for name, one in names.items()}
+    facts |= {"mixed": float(losses[shown][SHARES.index(share)].mean()), "held_out": len(held)}
+    return replace(guide, shown=shown, share=share, facts=facts)
+
+
+def _held_out(
+    table: Labelled,
+    held: np.ndarray,
+    pool: Pool,
+    backend: Backend,
+    options: Options,
+    output: Output,
+) -> np.ndarray:
+    """What the network says of some rows with contexts of the others."""
+    rest = np.setdiff1d(np.arange(len(table.y)), held)
+    points = pool.guide_points
+    about = take(table.rows, rest), table.y[rest], pool.n_classes, pool.encoder, pool.space
+    others = TablePool(*about, points[rest], pool.fingerprint)
+    smaller = replace(options, context_size=min(options.context_size, len(rest)))
+    plan = others.plan(points[held], smaller, evidence=False)
+    queries = take(table.rows, held)
+    return infer(backend, others, plan.contexts, plan.labels, queries, output, options.verbose)
+
+
+def even_share(losses: np.ndarray) -> int:
+    """The row of ``losses`` (shares, held-out rows) nearest to the middle that is not clearly worse
+    than the best one."""
+    best = losses[losses.mean(axis=1).argmin()]
+    worse = losses - best
+    error = worse.std(axis=1, ddof=1) / np.sqrt(losses.shape[1])
+    fine = np.flatnonzero(worse.mean(axis=1) <= CLEAR * error)
+    return int(min(fine, key=lambda i: (abs(2 * i - len(losses) + 1), losses[i].mean())))
+
+
+def loss(y: np.ndarray, answers: np.ndarray) -> np.ndarray:
+    """Of each row: −log of the probability of its class, or the squared error."""
+    if answers.ndim == 1:
+        return (y - answers) ** 2
+    return -np.log(np.clip(answers[np.arange(len(y)), y], LEAST, None))

@@ -17,6 +17,7 @@ from crumb.errors import BackendUnavailable, InvalidInput
 from crumb.table.encoder import Rows, column, number_column, texts
 
 ROUNDS, PATIENCE = 2_000, 50  # of boosting at most, and without progress
+USUAL = 100  # rounds where nothing says how many
 PIECE = 256  # rows that an estimator answers at a time: see pfn/sklearn.py
 MORE_ROWS = 1.1  # the model of the whole pool takes as many more rounds than those of the folds
 SETTINGS = {"learning_rate": 0.1, "verbosity": -1, "deterministic": True, "force_col_wise": True}
@@ -24,21 +25,22 @@ SETTINGS = {"learning_rate": 0.1, "verbosity": -1, "deterministic": True, "force
 
 class Learner(Protocol):
     n_classes: int | None  # None: regression
-    portable: bool  # whether it can be saved without pickle
 
     def table(self, rows: Rows) -> Rows:
         """Rows as the model takes them."""
 
     def fit(self, table: Rows, y: np.ndarray, stop: np.ndarray | None) -> Any:
-        """A model. ``stop``: places of the rows that end the training; None: all rows teach."""
+        """A model. ``stop``: places of rows that end the training. None: the model of all rows."""
 
     def answers(self, model: Any, table: Rows) -> np.ndarray:
         """What a model says of rows."""
 
 
-def resolve_learner(guide: Any, n_classes: int | None, categories: list[int], **run: int) -> Learner:
+def resolve_learner(
+    guide: Any, n_classes: int | None, categories: list[int], seed: int, jobs: int
+) -> Learner:
     if isinstance(guide, str):
-        return Trees(n_classes, categories, **run)
+        return Trees(n_classes, categories, seed, jobs)
     return Estimator(n_classes, guide)
 
 
@@ -76,7 +78,6 @@ class Trees:
     jobs: int = 1
     words: dict[int, list[str]] = field(default_factory=dict)  # of the first table, sorted
     rounds: list[int] = field(default_factory=list)  # after which trainings were stopped
-    portable = True
 
     def table(self, rows: Rows) -> np.ndarray:
         """Numbers; a category is the place of its word, and NaN where the pool has no such word."""
@@ -88,7 +89,9 @@ class Trees:
             found = texts(column(rows, j), None)
             if j not in self.words:
                 self.words[j] = sorted({word for word in found if word is not None})
-            places = pd.Index(self.words[j], dtype=object).get_indexer(pd.Index(found, dtype=object))
+            places = pd.Index(self.words[j], dtype=object).get_indexer(
+                pd.Index(found, dtype=object)
+            )
             table[:, j] = np.where(places >= 0, places, np.nan)
         return table
 
@@ -99,8 +102,8 @@ class Trees:
             return None, known
         gbm, target = lightgbm(), np.searchsorted(known, y) if self.n_classes else y
         settings = {**SETTINGS, **self._objective(len(known))}
-        if stop is None:
-            rounds = int(MORE_ROWS * float(np.mean(self.rounds or [ROUNDS]))) or 1
+        if stop is None or not len(stop):
+            rounds = int(MORE_ROWS * float(np.mean(self.rounds or [USUAL])))
             data = gbm.Dataset(table, target, categorical_feature=self.categories)
             return gbm.train(settings, data, rounds), known
         teach = np.setdiff1d(np.arange(len(y)), stop)
@@ -135,7 +138,6 @@ class Estimator:
 
     n_classes: int | None
     estimator: Any
-    portable = False
 
     def table(self, rows: Rows) -> Rows:
         return rows
