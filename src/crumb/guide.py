@@ -71,9 +71,13 @@ class Guide:
 
         Labels, medians and quantiles are the network's: the guide has none.
         """
-        own = self.answers(queries)
-        found = network(beside(queries, columns_of(own)) if self.shown else queries)
         share = self.share if output.kind in ("proba", "mean") else 0.0
+        if not (self.shown or share):
+            return network(queries)
+        own = self.answers(queries)
+        if share == 1.0:
+            return own
+        found = network(beside(queries, columns_of(own)) if self.shown else queries)
         return (1 - share) * found + share * own if share else found
 
     def answers(self, rows: Rows) -> np.ndarray:
@@ -174,7 +178,10 @@ def _splitter(folds: Any, y: np.ndarray, n_classes: int | None, groups: Any, see
     if isinstance(folds, str):
         if groups is None:
             raise InvalidInput("guide_folds='groups' needs the group of each row: fit(groups=…).")
-        return GroupKFold(min(FOLDS, len(np.unique(groups))))
+        distinct = len(np.unique(groups))
+        if distinct < 2:
+            raise InvalidInput("guide_folds='groups' needs at least two groups.")
+        return GroupKFold(min(FOLDS, distinct))
     if folds is not None:
         return folds
     if n_classes is not None and np.bincount(y).max() >= count:
