@@ -233,38 +233,34 @@ def weigh(
     held = apart(np.arange(len(sample.y)), most, folds, groups, rng)
     if output.kind not in backend.outputs or len(held) < 2:
         return guide
-    y, own = sample.y[held], guide.known[held]
-    with_columns = guide.held(sample)
-    losses = {}
-    for shown, table in ((False, sample), (True, with_columns)):
-        found = _held_out(table, held, pool, backend, options, output)
-        losses[shown] = np.stack([loss(y, (1 - w) * found + w * own) for w in SHARES])
-    half = len(SHARES) // 2
-    shown = min(losses, key=lambda one: losses[one][half].mean())
-    share = SHARES[even_share(losses[shown])]
-    names = {"alone": losses[False][0], "guided": losses[True][0], "guide": losses[True][-1]}
-    facts = {name: float(one.mean()) for name, one in names.items()}
-    facts |= {"mixed": float(losses[shown][SHARES.index(share)].mean()), "held_out": len(held)}
-    return replace(guide, shown=shown, share=share, facts=facts)
+    contexts, labels = _contexts_without(held, sample, pool, options)
+
+    def mixtures(table: Labelled) -> np.ndarray:
+        asked = backend, table, contexts, labels, take(table.rows, held), output, options.verbose
+        found, y, own = infer(*asked), sample.y[held], guide.known[held]
+        return np.stack([loss(y, (1 - w) * found + w * own) for w in SHARES])
+
+    alone, guided = mixtures(sample), mixtures(guide.held(sample))
+    middle = len(SHARES) // 2
+    shown = bool(guided[middle].mean() < alone[middle].mean())
+    chosen = guided if shown else alone
+    place = even_share(chosen)
+    losses = {"alone": alone[0], "guided": guided[0], "guide": alone[-1], "mixed": chosen[place]}
+    facts = {name: float(one.mean()) for name, one in losses.items()}
+    return replace(guide, shown=shown, share=SHARES[place], facts={**facts, "held_out": len(held)})
 
 
-def _held_out(
-    table: Labelled,
-    held: np.ndarray,
-    pool: Pool,
-    backend: Backend,
-    options: Options,
-    output: Output,
-) -> np.ndarray:
-    """What the network says of some rows with contexts of the others."""
-    rest = np.setdiff1d(np.arange(len(table.y)), held)
-    points = pool.guide_points
-    about = take(table.rows, rest), table.y[rest], pool.n_classes, pool.encoder, pool.space
+def _contexts_without(
+    held: np.ndarray, sample: Labelled, pool: Pool, options: Options
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Contexts for some rows that have none of these rows, and which of them each one has."""
+    rest = np.setdiff1d(np.arange(len(sample.y)), held)
+    points = sample.points if isinstance(sample, TablePool) else pool.space.transform(sample.rows)
+    about = take(sample.rows, rest), sample.y[rest], pool.n_classes, pool.encoder, pool.space
     others = TablePool(*about, points[rest], pool.fingerprint)
     smaller = replace(options, context_size=min(options.context_size, len(rest)))
     plan = others.plan(points[held], smaller, evidence=False)
-    queries = take(table.rows, held)
-    return infer(backend, others, plan.contexts, plan.labels, queries, output, options.verbose)
+    return [sample.ids[rest[context]] for context in plan.contexts], plan.labels
 
 
 def even_share(losses: np.ndarray) -> int:

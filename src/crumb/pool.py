@@ -93,11 +93,6 @@ class Pool(ABC):
     def guide_rows(self) -> Labelled:
         """The rows that a guide learns from; all of them where the pool is in memory."""
 
-    @property
-    @abstractmethod
-    def guide_points(self) -> np.ndarray:
-        """Their points."""
-
     @abstractmethod
     def hold(self, contexts: Sequence[np.ndarray]) -> Labelled:
         """The rows of some contexts, with the columns of the guide, ready to be taken."""
@@ -192,10 +187,6 @@ class TablePool(Labelled, Pool):
     @property
     def guide_rows(self) -> TablePool:
         return self
-
-    @property
-    def guide_points(self) -> np.ndarray:
-        return self.points
 
     def hold(self, contexts: Sequence[np.ndarray]) -> Labelled:
         return self if self.guide is None else self._guided

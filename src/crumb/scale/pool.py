@@ -150,10 +150,6 @@ class FilePool(Pool):
         order = np.argsort(self.sketch.ids)
         return _held(self.sketch.table.take(order), self.sketch.ids[order], self.reader)
 
-    @property
-    def guide_points(self) -> np.ndarray:
-        return self.sketch.points[np.argsort(self.sketch.ids)]
-
     def hold(self, contexts: Sequence[np.ndarray]) -> Labelled:
         """Read from the files unless they are here already."""
         ids = np.unique(np.concatenate(list(contexts)))
