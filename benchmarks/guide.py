@@ -112,7 +112,7 @@ def kept(records: list[common.Record]) -> list[common.Record]:
 
 
 def main() -> None:
-    made = common.parser(__doc__, seeds=2, queries=400, clusters=20, context_size=400)
+    made = common.parser(__doc__, seeds=2, queries=400, clusters=16, context_size=400)
     common.add_data(made)
     made.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     made.add_argument("--report", type=Path, help="print the summary of results that are there")
