@@ -28,7 +28,7 @@ from sklearn.model_selection import (
 import crumb
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import BackendUnavailable, InvalidInput, PlanMismatch
-from crumb.guide import LEAST, Guide, apart, beside, columns_of, even_share, fold_rows, loss
+from crumb.guide import LEAST, Guide, apart, beside, even_share, fold_rows, log_odds, loss
 from crumb.online import CrumbOnline
 from crumb.pool import HeldRows
 from crumb.serve.schema import Schema
@@ -53,8 +53,9 @@ def columns(model: CrumbClassifier | CrumbRegressor) -> np.ndarray:
     return rows[:, model.n_features_in_ :].astype(float)
 
 
-def log_odds(proba: np.ndarray) -> np.ndarray:
-    proba = np.clip(proba, LEAST, 1 - LEAST)
+def by_hand(proba: np.ndarray) -> np.ndarray:
+    """Log-odds: of the second of two classes, or of each of more."""
+    proba = np.clip(proba[:, 1:] if proba.shape[1] == 2 else proba, LEAST, 1 - LEAST)
     return np.log(proba / (1 - proba))
 
 
@@ -71,7 +72,7 @@ def test_columns_of_classes_are_log_odds_out_of_fold(n_classes: int) -> None:
     guide = LogisticRegression()
     clf = CrumbClassifier(**CHEAP, guide=guide, guide_folds=FOLDS).fit(X, y)
     proba = cross_val_predict(guide, X, y, cv=FOLDS, method="predict_proba")
-    expected = log_odds(proba[:, 1:] if n_classes == 2 else proba)
+    expected = by_hand(proba)
     np.testing.assert_allclose(columns(clf), expected, rtol=1e-9)
     # Queries get what the model of all rows says.
     seen = {}
@@ -79,7 +80,7 @@ def test_columns_of_classes_are_log_odds_out_of_fold(n_classes: int) -> None:
         X[:9], crumb.pfn.Output("label"), lambda rows: seen.setdefault("rows", rows)
     )
     proba = guide.fit(X, y).predict_proba(X[:9])
-    expected = log_odds(proba[:, 1:] if n_classes == 2 else proba)
+    expected = by_hand(proba)
     np.testing.assert_allclose(seen["rows"], np.hstack([X[:9], expected]), rtol=1e-9)
 
 
@@ -88,7 +89,17 @@ def test_the_column_of_a_number_is_its_prediction_out_of_fold() -> None:
     settings = {**CHEAP, "model": LinearRegression()}
     reg = CrumbRegressor(**settings, guide=LinearRegression(), guide_folds=FOLDS).fit(X, y)
     expected = cross_val_predict(LinearRegression(), X, y, cv=FOLDS)
-    np.testing.assert_allclose(columns(reg)[:, 0], expected, rtol=1e-9)
+    standard = (expected - expected.mean()) / expected.std()  # as the network will do anyway
+    np.testing.assert_allclose(columns(reg)[:, 0], standard, rtol=1e-9)
+
+
+def test_targets_that_single_precision_cannot_hold() -> None:
+    X, y = numbers()
+    settings = {**CHEAP, "model": LinearRegression(), "guide": "trees"}
+    near = CrumbRegressor(**settings).fit(X, y).pool_.guide
+    for factor, centre in ((1.0, 1e12), (1e39, 0.0)):
+        far = CrumbRegressor(**settings).fit(X, factor * y + centre).pool_.guide
+        np.testing.assert_allclose(far.columns(far.known), near.columns(near.known), atol=1e-3)
 
 
 def test_answers_are_those_of_a_table_with_the_column() -> None:
@@ -99,8 +110,8 @@ def test_answers_are_those_of_a_table_with_the_column() -> None:
     clf = CrumbClassifier(**settings, guide=guide, guide_folds=FOLDS).fit(X[:150], y[:150])
     known = cross_val_predict(guide, X[:150], y[:150], cv=FOLDS, method="predict_proba")
     asked = clone(guide).fit(X[:150], y[:150]).predict_proba(X[150:])
-    pool = np.column_stack([X[:150], log_odds(known)[:, 1]])
-    queries = np.column_stack([X[150:], log_odds(asked)[:, 1]])
+    pool = np.column_stack([X[:150], by_hand(known)[:, 0]])
+    queries = np.column_stack([X[150:], by_hand(asked)[:, 0]])
     expected = LogisticRegression().fit(pool, y[:150]).predict_proba(queries)
     np.testing.assert_allclose(clf.predict_proba(X[150:]), expected, rtol=1e-6)
 
@@ -121,11 +132,11 @@ def test_the_column_of_a_row_does_not_depend_on_its_label() -> None:
     """Neither by the trees nor by the rounds after which they stop."""
     X, y = numbers(400)
     settings = {**CHEAP, "model": LinearRegression(), "guide": "trees"}
-    before = columns(CrumbRegressor(**settings).fit(X, y))[:, 0]
+    before = CrumbRegressor(**settings).fit(X, y).pool_.guide.known
     for row in (0, 57, 399):
         other = y.copy()
         other[row] += 1_000.0
-        after = columns(CrumbRegressor(**settings).fit(X, other))[:, 0]
+        after = CrumbRegressor(**settings).fit(X, other).pool_.guide.known
         assert after[row] == before[row]
         assert (after != before).any()
 
@@ -155,7 +166,7 @@ def test_groups_are_not_parted() -> None:
     clf = CrumbClassifier(**CHEAP, guide=LogisticRegression(), guide_folds="groups")
     clf.fit(X, y, groups=groups)
     about = {"cv": GroupKFold(5), "groups": groups, "method": "predict_proba"}
-    expected = log_odds(cross_val_predict(LogisticRegression(), X, y, **about)[:, 1])
+    expected = by_hand(cross_val_predict(LogisticRegression(), X, y, **about))[:, 0]
     np.testing.assert_allclose(columns(clf)[:, 0], expected, rtol=1e-9)
     own = clone(clf).set_params(guide_folds=GroupKFold(5)).fit(X, y, groups=groups)
     np.testing.assert_array_equal(columns(own), columns(clf))
@@ -371,9 +382,9 @@ def test_a_pool_in_files(tmp_path, monkeypatch) -> None:
     whole = pool.encode(table.drop(columns="target"))[0]
     seen = np.isin(context, guide.ids)
     assert 0 < seen.sum() < len(context)
-    own = columns_of(guide.known[np.searchsorted(guide.ids, context[seen])])
+    own = log_odds(guide.known[np.searchsorted(guide.ids, context[seen])])
     np.testing.assert_array_equal(rows["guide 0"][seen], own[:, 0])
-    others = columns_of(guide.answers(whole.iloc[context[~seen]]))
+    others = log_odds(guide.answers(whole.iloc[context[~seen]]))
     np.testing.assert_array_equal(rows["guide 0"][~seen], others[:, 0])
     queries = mixed(40, seed=1).drop(columns="target")
     assert np.isfinite(clf.predict_proba(queries)).all()

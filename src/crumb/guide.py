@@ -1,7 +1,7 @@
 """A guide: a model of the whole pool, whose answers are more columns for the network.
 
 A local context does not know the pool; a model of the pool does. The network sees its answers
-beside every row: class probabilities as log-odds, or the prediction. A row of the pool gets the
+beside every row: class probabilities as log-odds, or predictions. A row of the pool gets the
 answer of a model that was fitted without it (out of fold), so its column does not tell its label.
 Queries get the answers of the model of all rows. The columns are no part of the selection space
 (docs/guide.md has the measurements), so plans, streams, files and the service know nothing of them:
@@ -61,7 +61,7 @@ class Guide:
         found[known] = self.known[np.searchsorted(self.ids, held.ids[known])]
         if not known.all():  # the model has not seen these rows
             found[~known] = self.answers(take(held.rows, np.flatnonzero(~known)))
-        rows = beside(held.rows, columns_of(found))
+        rows = beside(held.rows, self.columns(found))
         return HeldRows(rows, held.y, held.ids, held.n_classes, held.token)
 
     def lead(
@@ -77,8 +77,14 @@ class Guide:
         own = self.answers(queries)
         if share == 1.0:
             return own
-        found = network(beside(queries, columns_of(own)) if self.shown else queries)
+        found = network(beside(queries, self.columns(own)) if self.shown else queries)
         return (1 - share) * found + share * own if share else found
+
+    def columns(self, answers: np.ndarray) -> np.ndarray:
+        """What the network sees of answers: log-odds, or standardised predictions (n, 1)."""
+        if answers.ndim == 2:
+            return log_odds(answers)
+        return ((answers - self.known.mean()) / (self.known.std() or 1.0))[:, None]
 
     def answers(self, rows: Rows) -> np.ndarray:
         """What the model of the whole pool says: probabilities (n, C), or numbers (n,)."""
@@ -92,11 +98,11 @@ class Guide:
                 "A guide given as an estimator cannot be saved without pickle: use guide='trees', "
                 "or joblib.dump for files that stay with you."
             )
-        booster, classes = self.model
+        booster, scale = self.model
         about: dict[str, Any] = {name: getattr(self, name) for name in ("shown", "share", "facts")}
         about |= {"n_classes": learner.n_classes, "categories": learner.categories}
         about["words"] = list(learner.words.items())
-        arrays = {"guide": self.known, "guide_classes": classes}
+        arrays = {"guide": self.known, "guide_model": scale}
         text = "" if booster is None else booster.model_to_string()
         return about, arrays, {"guide.txt": text.encode()}
 
@@ -108,14 +114,12 @@ class Guide:
         text, known = files["guide.txt"].decode(), arrays["guide"]
         booster = lightgbm().Booster(model_str=text) if text else None
         mix = about["shown"], about["share"], about["facts"]
-        return cls(learner, (booster, arrays["guide_classes"]), known, np.arange(len(known)), *mix)
+        return cls(learner, (booster, arrays["guide_model"]), known, np.arange(len(known)), *mix)
 
 
-def columns_of(answers: np.ndarray) -> np.ndarray:
-    """(n, columns) for the network: predictions, or log-odds; one column where there are two."""
-    if answers.ndim == 1:
-        return answers[:, None]
-    proba = np.clip(answers[:, 1:] if answers.shape[1] == 2 else answers, LEAST, 1 - LEAST)
+def log_odds(proba: np.ndarray) -> np.ndarray:
+    """(n, C), or (n, 1) where there are two classes."""
+    proba = np.clip(proba[:, 1:] if proba.shape[1] == 2 else proba, LEAST, 1 - LEAST)
     return np.log(proba) - np.log1p(-proba)
 
 

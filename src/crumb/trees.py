@@ -96,11 +96,18 @@ class Trees:
         return table
 
     def fit(self, table: np.ndarray, y: np.ndarray, stop: np.ndarray | None) -> Any:
-        """A booster and the class codes that it knows; None for rows of one class."""
-        known = np.unique(y) if self.n_classes else np.empty(0, dtype=np.int64)
+        """A booster, and the class codes that it knows or the centre and spread of its targets.
+
+        No booster for rows of one class. LightGBM holds targets in float32, so they are scaled.
+        """
+        gbm, known = lightgbm(), np.unique(y)
         if self.n_classes and len(known) < 2:
             return None, known
-        gbm, target = lightgbm(), np.searchsorted(known, y) if self.n_classes else y
+        if self.n_classes:
+            target = np.searchsorted(known, y)
+        else:
+            known = np.array([y.mean(), y.std() or 1.0])
+            target = (y - known[0]) / known[1]
         settings = {**SETTINGS, **self._objective(len(known))}
         if stop is None or not len(stop):
             rounds = int(MORE_ROWS * float(np.mean(self.rounds or [USUAL])))
@@ -126,7 +133,7 @@ class Trees:
         booster, known = model
         found = np.ones(len(table)) if booster is None else booster.predict(table)
         if not self.n_classes:
-            return found
+            return known[0] + known[1] * found
         if len(known) == 2:
             found = np.column_stack([1 - found, found])
         return scattered(found.reshape(len(table), -1), known, self.n_classes)
