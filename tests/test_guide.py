@@ -28,7 +28,7 @@ from sklearn.model_selection import (
 import crumb
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import BackendUnavailable, InvalidInput, PlanMismatch
-from crumb.guide import LEAST, Guide, apart, beside, even_share, fold_rows, log_odds, loss
+from crumb.guide import LEAST, Guide, apart, beside, fold_rows, log_odds, loss, mean_share
 from crumb.online import CrumbOnline
 from crumb.pool import HeldRows
 from crumb.serve.schema import Schema
@@ -254,7 +254,11 @@ def test_many_classes() -> None:
     clf = CrumbClassifier(n_clusters=2, context_size=150, guide="trees").fit(X[::2], y[::2])
     proba = clf.predict_proba(X[1::2])
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
-    assert columns(clf).shape == (150, 15)
+    odds = by_hand(clf.pool_.guide.known)
+    assert odds.shape == (150, 15)
+    assert columns(clf).shape == (150, 10)  # principal components
+    kept, whole = (np.var(one, axis=0).sum() for one in (columns(clf), odds))
+    assert 0.95 * whole < kept <= whole + 1e-9
     assert (proba.argmax(axis=1) == y[1::2]).mean() > 0.5
 
 
@@ -446,13 +450,18 @@ def test_auto_answers_with_the_mean_that_it_says() -> None:
     assert 0 < guide.share < 1
 
 
-def test_the_share_nearest_to_a_half_that_is_not_clearly_worse() -> None:
-    noise = np.random.default_rng(0).normal(size=(5, 400))
-    level = noise + np.array([0.0, 0.01, 0.0, 0.01, 0.02])[:, None]
-    assert even_share(level) == 2
-    assert even_share(0.01 * noise + np.array([0.0, 1.0, 2.0, 3.0, 4.0])[:, None]) == 0
-    assert even_share(0.01 * noise + np.array([4.0, 3.0, 2.0, 1.0, 0.0])[:, None]) == 4
-    assert even_share(np.ones((5, 400))) == 2
+def test_the_likelier_network_and_the_mean_share() -> None:
+    shares = np.linspace(0, 1, 21)
+    level = np.full((2, 21), 0.3)
+    assert mean_share(level, 300, False) == (False, 0.5)  # nothing is known: half and half
+    one, other = 0.3 + (shares - 0.2) ** 2, 0.31 + (shares - 0.2) ** 2
+    assert mean_share(np.stack([one, other]), 10_000, False) == (False, 0.2)
+    assert mean_share(np.stack([other, one]), 10_000, True) == (True, 0.2)
+    shrunk = mean_share(np.stack([one, other]), 10, False)[1]
+    assert 0.2 < shrunk < 0.5  # few rows
+    assert mean_share(np.stack([one, other]), 0, False) == (False, 0.5)
+    exact = np.where(shares == 0, 0.0, 1.0)  # no error at all
+    assert mean_share(np.stack([exact, exact]), 300, True) == (False, 0.0)
 
 
 def test_losses() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 FOLDS = 5
 STOPPING = 10  # one row in so many ends the training of trees
 HELD_OUT = 300  # rows of the pool, by which "auto" decides
-SHARES = tuple(i / 10 for i in range(11))  # of the guide that it may take
-CLEAR = 2.0  # standard errors
+SHARES = np.linspace(0, 1, 21)  # of the guide, that it looks at
+MOST_COLUMNS = 10  # for the network: of more classes, the principal components of their log-odds
 LEAST = 1e-5  # probabilities below it, and above 1 less it, have the log-odds of this one
 
 
@@ -82,9 +83,16 @@ class Guide:
 
     def columns(self, answers: np.ndarray) -> np.ndarray:
         """What the network sees of answers: log-odds, or standardised predictions (n, 1)."""
-        if answers.ndim == 2:
-            return log_odds(answers)
-        return ((answers - self.known.mean()) / (self.known.std() or 1.0))[:, None]
+        if answers.ndim == 1:
+            return ((answers - self.known.mean()) / (self.known.std() or 1.0))[:, None]
+        odds = log_odds(answers)
+        return odds if odds.shape[1] <= MOST_COLUMNS else odds @ self._directions
+
+    @cached_property
+    def _directions(self) -> np.ndarray:
+        """(C, columns) in which the log-odds of many classes differ most."""
+        _, vectors = np.linalg.eigh(np.cov(log_odds(self.known), rowvar=False))
+        return vectors[:, -MOST_COLUMNS:]
 
     def answers(self, rows: Rows) -> np.ndarray:
         """What the model of the whole pool says: probabilities (n, C), or numbers (n,)."""
@@ -228,9 +236,9 @@ def weigh(
     """What ``"auto"`` decides: show the guide's columns or not, and its own share in the mean.
 
     Rows of the pool are held out of the contexts and answered like queries, by the network without
-    and with the columns. Of the two the one with the better mean half and half with the guide is
-    taken. The share is the one nearest to a half that the held-out rows do not speak against: that
-    is within ``CLEAR`` standard errors of the best one (docs/guide.md compares this with others).
+    and with the columns. How well mixtures with the guide's answers explain their labels says which
+    of the two networks is taken, and the share: its mean over all shares, by their likelihood. So
+    few rows, or level ones, leave it near a half (docs/guide.md compares this with other rules).
     """
     sample, output = pool.guide_rows, Output("mean" if pool.n_classes is None else "proba")
     most, rng = min(HELD_OUT, len(sample.y) // 4), generator(options.seed, "held out")
@@ -242,16 +250,13 @@ def weigh(
     def mixtures(table: Labelled) -> np.ndarray:
         asked = backend, table, contexts, labels, take(table.rows, held), output, options.verbose
         found, y, own = infer(*asked), sample.y[held], guide.known[held]
-        return np.stack([loss(y, (1 - w) * found + w * own) for w in SHARES])
+        return np.array([loss(y, (1 - w) * found + w * own).mean() for w in SHARES])
 
-    alone, guided = mixtures(sample), mixtures(guide.held(sample))
-    middle = len(SHARES) // 2
-    shown = bool(guided[middle].mean() < alone[middle].mean())
-    chosen = guided if shown else alone
-    place = even_share(chosen)
-    losses = {"alone": alone[0], "guided": guided[0], "guide": alone[-1], "mixed": chosen[place]}
-    facts = {name: float(one.mean()) for name, one in losses.items()}
-    return replace(guide, shown=shown, share=SHARES[place], facts={**facts, "held_out": len(held)})
+    losses = np.stack([mixtures(sample), mixtures(guide.held(sample))])
+    shown, share = mean_share(losses, len(held), pool.n_classes is None)
+    facts = {"alone": losses[0, 0], "guided": losses[1, 0], "guide": losses[0, -1]}
+    facts = {"held_out": len(held), **{name: float(one) for name, one in facts.items()}}
+    return replace(guide, shown=shown, share=share, facts=facts)
 
 
 def _contexts_without(
@@ -267,14 +272,16 @@ def _contexts_without(
     return [sample.ids[rest[context]] for context in plan.contexts], plan.labels
 
 
-def even_share(losses: np.ndarray) -> int:
-    """The row of ``losses`` (shares, held-out rows) nearest to the middle that is not clearly worse
-    than the best one."""
-    best = losses[losses.mean(axis=1).argmin()]
-    worse = losses - best
-    error = worse.std(axis=1, ddof=1) / np.sqrt(losses.shape[1])
-    fine = np.flatnonzero(worse.mean(axis=1) <= CLEAR * error)
-    return int(min(fine, key=lambda i: (abs(2 * i - len(losses) + 1), losses[i].mean())))
+def mean_share(losses: np.ndarray, rows: int, squares: bool) -> tuple[bool, float]:
+    """Whether the second network is the likelier one, and the mean share of the guide beside it.
+
+    ``losses`` (networks, shares): means over ``rows``, of −log of probabilities or of ``squares``,
+    whose likelihood is that of errors with a normal distribution.
+    """
+    surprise = rows / 2 * np.log(np.maximum(losses, 1e-300)) if squares else rows * losses
+    likelihood = np.exp(surprise.min() - surprise)
+    network = int(likelihood.sum(axis=1).argmax())
+    return bool(network), round(float(np.average(SHARES, weights=likelihood[network])), 2)
 
 
 def loss(y: np.ndarray, answers: np.ndarray) -> np.ndarray:
