@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 STOPPING = 10  # one row in so many ends the training of trees
-HELD_OUT = 300  # rows of the pool, by which "auto" decides
+HELD_OUT = 500  # rows of the pool, by which "auto" decides
 SHARES = np.linspace(0, 1, 21)  # of the guide, that it looks at
 MOST_COLUMNS = 10  # for the network: of more classes, the principal components of their log-odds
 LEAST = 1e-5  # probabilities below it, and above 1 less it, have the log-odds of this one
