@@ -85,10 +85,25 @@ def run(folder: Path, name: str, options: Any, seed: int) -> common.Record:
     network = found["guided" if guide.shown else "alone"]
     found["auto"] = (1 - guide.share) * network + guide.share * found["trees"]
     chosen = {"shown": guide.shown, "share": guide.share, **guide.facts}
-    losses = {way: loss(y, found[way]).tolist() for way in WAYS}
     record = {"table": name, "seed": seed, "rows": len(X_pool), "auto": chosen, "seconds": seconds}
-    common.say({**record, "losses": {w: float(f"{np.mean(one):.4g}") for w, one in losses.items()}})
-    return {**record, "regression": kind is CrumbRegressor, "losses": losses}
+    return common.say({**record, "regression": kind is CrumbRegressor, **scores(y, found)})
+
+
+def scores(y: np.ndarray, found: dict[str, np.ndarray]) -> common.Record:
+    """Mean losses, and how those of "auto" differ from two others, query by query."""
+    losses = {way: loss(y, found[way]) for way in WAYS}
+    gaps = {way: losses["auto"] - losses[way] for way in ("alone", "trees")}
+    moments = {way: [float(gap.mean()), float((gap**2).mean())] for way, gap in gaps.items()}
+    means = {way: float(one.mean()) for way, one in losses.items()}
+    return {"queries": len(y), "losses": means, "gaps": moments}
+
+
+def verdict(some: list[common.Record], other: str) -> str:
+    """Of "auto" against another way, over all queries of a table."""
+    counts = np.array([one["queries"] for one in some])
+    mean, square = np.average([one["gaps"][other] for one in some], axis=0, weights=counts)
+    error = ((square - mean**2) / (counts.sum() - 1)) ** 0.5
+    return "worse" if mean > 1.96 * error else "better" if mean < -1.96 * error else "level"
 
 
 def summary(records: list[common.Record]) -> str:
@@ -96,26 +111,17 @@ def summary(records: list[common.Record]) -> str:
     lines = []
     for name in dict.fromkeys(one["table"] for one in records):
         some = [one for one in records if one["table"] == name]
-        joined = {w: np.concatenate([one["losses"][w] for one in some]) for w in WAYS}
-        score = {w: float(one.mean()) for w, one in joined.items()}
+        counts = [one["queries"] for one in some]
+        score = {
+            way: float(np.average([one["losses"][way] for one in some], weights=counts))
+            for way in WAYS
+        }
         better = min(("alone", "trees"), key=lambda way, score=score: score[way])
-        gap = joined["auto"] - joined[better]
-        error = float(gap.std(ddof=1)) / len(gap) ** 0.5
-        verdict = "worse" if gap.mean() > 1.96 * error else "level"
-        verdict = "better" if gap.mean() < -1.96 * error else verdict
-        shown = {w: one**0.5 if some[0]["regression"] else one for w, one in score.items()}
-        chosen = [
-            f"{'guided' if o['auto']['shown'] else 'alone'} {o['auto']['share']}" for o in some
-        ]
-        numbers = [f"{shown[way]:.4g}" for way in WAYS]
-        lines.append([name, some[0]["rows"], *numbers, ", ".join(chosen), verdict])
+        shown = [score[way] ** 0.5 if some[0]["regression"] else score[way] for way in WAYS]
+        took = [f"{'guided' if o['auto']['shown'] else 'alone'} {o['auto']['share']}" for o in some]
+        about = [name, some[0]["rows"], *(f"{one:.4g}" for one in shown), ", ".join(took)]
+        lines.append([*about, verdict(some, better)])
     return common.markdown(lines, ["table", "rows", *WAYS, "auto takes", "auto is"])
-
-
-def kept(records: list[common.Record]) -> list[common.Record]:
-    """Single losses in four digits: enough for the summary."""
-    short = {"losses": lambda one: {w: [float(f"{v:.4g}") for v in one[w]] for w in one}}
-    return [{k: short.get(k, lambda v: v)(v) for k, v in one.items()} for one in records]
 
 
 def main() -> None:
@@ -131,7 +137,7 @@ def main() -> None:
     for seed in range(options.seeds):
         for name in options.tables:
             records.append(run(options.data, name, options, seed))
-            common.write(options, kept(records))
+            common.write(options, records)
     print(summary(records))
 
 
