@@ -6,14 +6,14 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crumb.machine import progress_bar
 from crumb.pfn.base import Backend, ContextTask, Output, TargetScale
 from crumb.pfn.numbers import Numbers, Slice
-from crumb.pool import Labelled
+from crumb.pool import Labelled, Pool
 from crumb.table.encoder import Rows
 
 if TYPE_CHECKING:
@@ -29,6 +29,23 @@ class Pass:
     context: np.ndarray  # rising
     queries: np.ndarray
     wanted: np.ndarray  # the context, most wanted rows first
+
+
+def answer(
+    backend: Backend,
+    pool: Pool,
+    contexts: list[np.ndarray],
+    labels: np.ndarray,
+    queries: Rows,
+    output: Output,
+    **how: Any,
+) -> np.ndarray:
+    """``infer`` with the guide of the pool, if it has one."""
+
+    def network(rows: Rows) -> np.ndarray:
+        return infer(backend, pool.hold(contexts), contexts, labels, rows, output, **how)
+
+    return network(queries) if pool.guide is None else pool.guide.lead(queries, output, network)
 
 
 def infer(
