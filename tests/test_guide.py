@@ -98,7 +98,7 @@ def test_targets_that_single_precision_cannot_hold() -> None:
     X, y = numbers()
     settings = {**CHEAP, "model": LinearRegression(), "guide": "trees"}
     near = CrumbRegressor(**settings).fit(X, y).pool_.guide
-    for factor, centre in ((1.0, 1e12), (1e39, 0.0)):
+    for factor, centre in ((1.0, 1e12), (1e39, 0.0), (1e300, 0.0)):
         far = CrumbRegressor(**settings).fit(X, factor * y + centre).pool_.guide
         np.testing.assert_allclose(far.columns(far.known), near.columns(near.known), atol=1e-3)
 
@@ -437,6 +437,14 @@ def test_auto_leaves_the_answers_to_the_better_one() -> None:
     np.testing.assert_allclose(blind.predict(X[500:]), guide.answers(X[500:]))
     assert guide.facts["guide"] < guide.facts["alone"]
     assert guide.facts["guided"] == pytest.approx(guide.facts["alone"])
+
+
+def test_auto_decides_the_same_for_targets_of_any_size() -> None:
+    X, y = numbers()
+    settings = {**CHEAP, "model": Blind(), "guide": "auto"}
+    near, far = (CrumbRegressor(**settings).fit(X, size * y) for size in (1.0, 1e300))
+    assert near.pool_.guide.share == far.pool_.guide.share > 0
+    np.testing.assert_allclose(far.predict(X[:20]) / 1e300, near.predict(X[:20]), rtol=1e-3)
 
 
 def test_auto_answers_with_the_mean_that_it_says() -> None:

@@ -23,7 +23,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeri
 from crumb.errors import InvalidInput
 from crumb.infer import infer
 from crumb.machine import progress_bar, quiet, resolve_jobs
-from crumb.pfn.base import Backend, Output
+from crumb.pfn.base import Backend, Output, TargetScale
 from crumb.pool import HeldRows, Labelled, TablePool
 from crumb.rng import generator
 from crumb.table.encoder import Rows, take
@@ -84,7 +84,7 @@ class Guide:
     def columns(self, answers: np.ndarray) -> np.ndarray:
         """What the network sees of answers: log-odds, or standardised predictions (n, 1)."""
         if answers.ndim == 1:
-            return ((answers - self.known.mean()) / (self.known.std() or 1.0))[:, None]
+            return TargetScale.of(self.known).scaled(answers)[:, None]
         odds = log_odds(answers)
         return odds if odds.shape[1] <= MOST_COLUMNS else odds @ self._directions
 
@@ -246,10 +246,12 @@ def weigh(
     if output.kind not in backend.outputs or len(held) < 2:
         return guide
     contexts, labels = _contexts_without(held, sample, pool, options)
+    # Squares of large numbers would overflow.
+    scaled = np.asarray if pool.n_classes else TargetScale.of(sample.y).scaled
 
     def mixtures(table: Labelled) -> np.ndarray:
         asked = backend, table, contexts, labels, take(table.rows, held), output, options.verbose
-        found, y, own = infer(*asked), sample.y[held], guide.known[held]
+        found, y, own = map(scaled, (infer(*asked), sample.y[held], guide.known[held]))
         return np.array([loss(y, (1 - w) * found + w * own).mean() for w in SHARES])
 
     losses = np.stack([mixtures(sample), mixtures(guide.held(sample))])

@@ -6,7 +6,7 @@ numbers (n,). LightGBM is imported when it is used, and is saved in its own text
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ import pandas as pd
 from sklearn.base import clone, is_classifier, is_regressor
 
 from crumb.errors import BackendUnavailable, InvalidInput
+from crumb.pfn.base import TargetScale
 from crumb.table.encoder import Rows, column, number_column, texts
 
 ROUNDS, PATIENCE = 2_000, 50  # of boosting at most, and without progress
@@ -96,7 +97,7 @@ class Trees:
         return table
 
     def fit(self, table: np.ndarray, y: np.ndarray, stop: np.ndarray | None) -> Any:
-        """A booster, and the class codes that it knows or the centre and spread of its targets.
+        """A booster, and the class codes that it knows or the scale of its targets.
 
         No booster for rows of one class. LightGBM holds targets in float32, so they are scaled.
         """
@@ -106,8 +107,8 @@ class Trees:
         if self.n_classes:
             target = np.searchsorted(known, y)
         else:
-            known = np.array([y.mean(), y.std() or 1.0])
-            target = (y - known[0]) / known[1]
+            scale = TargetScale.of(y)
+            known, target = np.array(astuple(scale)), scale.scaled(y)
         settings = {**SETTINGS, **self._objective(len(known))}
         if stop is None or not len(stop):
             rounds = int(MORE_ROWS * float(np.mean(self.rounds or [USUAL])))
@@ -133,7 +134,7 @@ class Trees:
         booster, known = model
         found = np.ones(len(table)) if booster is None else booster.predict(table)
         if not self.n_classes:
-            return known[0] + known[1] * found
+            return TargetScale(*known).unscaled(found)
         if len(known) == 2:
             found = np.column_stack([1 - found, found])
         return scattered(found.reshape(len(table), -1), known, self.n_classes)
