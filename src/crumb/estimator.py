@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crumb.budget import Clock, PassCost, choose, measure, slowness
 from crumb.errors import InvalidInput, megabytes, positive
-from crumb.guide import Guide, check_guide, learn_guide, weigh
+from crumb.guide import Guide, check_guide, guide_columns, learn_guide, weigh
 from crumb.herding.greedy import EarlyStopping
 from crumb.infer import answer
 from crumb.machine import resolve_device
@@ -253,10 +253,12 @@ class _Crumb(BaseEstimator):
         )
         backend = resolve_backend(self.model, self.task, settings)
         _warn_of_codes(encoder, backend.most_categories)
-        columns = len(encoder.columns_)
+        columns, named = len(encoder.columns_), "columns"
+        if self.guide is not None:
+            columns, named = columns + guide_columns(n_classes), "columns with those of the guide"
         for count, most, what in (
             (n_classes, backend.max_classes, "classes"),
-            (columns, backend.max_columns, "columns"),
+            (columns, backend.max_columns, named),
         ):
             if count and most and count > most:
                 raise InvalidInput(

@@ -125,6 +125,11 @@ class Guide:
         return cls(learner, (booster, arrays["guide_model"]), known, np.arange(len(known)), *mix)
 
 
+def guide_columns(n_classes: int | None) -> int:
+    """How many columns the network sees of a guide."""
+    return 1 if n_classes in (None, 2) else min(n_classes, MOST_COLUMNS)
+
+
 def log_odds(proba: np.ndarray) -> np.ndarray:
     """(n, C), or (n, 1) where there are two classes."""
     proba = np.clip(proba[:, 1:] if proba.shape[1] == 2 else proba, LEAST, 1 - LEAST)

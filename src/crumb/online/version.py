@@ -79,8 +79,8 @@ class PlanVersion:
         order = takewhile(lambda _: not stop(), np.argsort(-use, kind="stable"))
         contexts = (self.plan.contexts[cluster] for cluster in order)
         try:
-            pool = self.estimator.pool_
-            keep_contexts(self.estimator.backend_, pool.hold(contexts), contexts)
+            held = self.estimator.pool_.hold(self.plan.contexts)
+            keep_contexts(self.estimator.backend_, held, contexts)
         except Exception as error:
             if not out_of_memory(error):
                 raise
