@@ -2,12 +2,21 @@
 
     python benchmarks/stage3.py fused --out benchmarks/results/fused.json        (needs a CUDA GPU)
     python benchmarks/stage3.py fused --small                                    (a minute on a CPU)
+    python benchmarks/stage3.py mixed --out benchmarks/results/mixed.json        (needs a CUDA GPU)
+    python benchmarks/stage3.py mixed --small                                    (a minute on a CPU)
+    python benchmarks/stage3.py side --out benchmarks/results/side_by_side.json  (CPU)
     python benchmarks/stage3.py kept --out benchmarks/results/kept_contexts.json (CPU)
     python benchmarks/stage3.py size --out benchmarks/results/pass_speed.json    (CPU)
 
 fused: contexts one by one through the package, and stacked in shared passes. "network_seconds" is
 the part inside the forward pass; the rest is encoding, copying and preparing rows. "difference" is
 the largest one in any probability from the package's own answers in float32.
+mixed: contexts of a table of 117,000 rows with 12 columns of categories and 17 of numbers, 2,000
+queries. "prepare_seconds" is what is not the network; "package_prepare_seconds" is what the
+package's own encoders take for the same contexts, one by one, from a sample of them;
+"fit_seconds" is what it takes once to bring the pool to numbers.
+side: contexts on a CPU, one after the other through the package, and side by side, one thread each;
+milliseconds a context, the fastest of several runs in turn; "processor_ms" with one thread.
 kept: repeated prediction with a frozen plan, with and without what is kept of its contexts.
 size: one pass of the embedded network, and of a network of the official TabICLv2 size.
 
@@ -18,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,12 +37,18 @@ from typing import Any
 
 import common
 import numpy as np
+import pandas as pd
 import torch
 
 import crumb.pfn.fused as fused
 from crumb import CrumbClassifier, CrumbRegressor
+from crumb.infer import infer
+from crumb.machine import quiet
 from crumb.pfn import BackendSettings, ContextTask, Output, resolve_backend
 from crumb.pfn.forward import forward
+from crumb.pfn.tabicl import TabICLBackend
+from crumb.pool import HeldRows
+from crumb.table.encoder import TableEncoder
 
 SMALL = {
     "embed_dim": 16,
@@ -64,7 +80,7 @@ class Case:
         for size in self.sizes:
             X = rng.normal(size=(size + self.queries, self.columns))
             y = rng.permutation(np.arange(size) % 3)
-            made.append(ContextTask(X[:size], y, X[size:]))
+            made.append(ContextTask.of(X[:size], y, X[size:]))
         return made
 
 
@@ -159,6 +175,127 @@ def measure_fused(options: argparse.Namespace) -> list[common.Record]:
     return records
 
 
+@dataclass(frozen=True)
+class Mixed:
+    """A table with categories, numbers and holes, and random contexts of it."""
+
+    rows: int
+    queries: int
+
+    def frame(self, rows: int, seed: int) -> pd.DataFrame:
+        rng = np.random.default_rng(seed)
+        levels = np.geomspace(2, 200, 12).astype(int)
+        columns = {
+            f"c{j}": pd.Series(rng.integers(0, most, rows)).map("v{:03d}".format)
+            for j, most in enumerate(levels)
+        }
+        columns |= {f"x{j}": pd.Series(rng.normal(size=rows)) for j in range(17)}
+        table = pd.DataFrame(columns)
+        return table.mask(rng.random(table.shape) < 0.02)
+
+    def pool(self) -> tuple[HeldRows, TableEncoder]:
+        encoder = TableEncoder()
+        rows = encoder.fit_transform(self.frame(self.rows, 0))
+        y = np.random.default_rng(2).integers(0, 2, self.rows)
+        return HeldRows(rows, y, np.arange(self.rows), 2, b"pool"), encoder
+
+
+def measure_mixed(options: argparse.Namespace) -> list[common.Record]:
+    size = Mixed(20_000, 40) if options.small else Mixed(117_000, 2_000)
+    shapes = [(4, 1_000), (8, 500)] if options.small else [(300, 1_000), (1_000, 500), (2_000, 500)]
+    pool, encoder = size.pool()
+    queries = encoder.transform(size.frame(size.queries, 1))
+    device = "cpu" if options.small else "cuda"
+    backend = network_backend(options.weights[0], device, n_jobs=1)
+    fit_seconds = common.timed(pool.numbers.make)[1]
+    records = []
+    for clusters, n in shapes:
+        rng, clock = np.random.default_rng(3), Clock()
+        contexts = [np.sort(rng.choice(size.rows, n, replace=False)) for _ in range(clusters)]
+        labels = np.arange(size.queries) % clusters
+        words = backend, pool, contexts, labels, queries, Output("proba")
+        with clock.running():
+            found = clock.fastest(lambda words=words: infer(*words), options.repeats)
+        found["prepare_seconds"] = round(found["seconds"] - found["network_seconds"], 4)
+        some = contexts[:: max(1, clusters // 8)]
+        taken = sum(common.timed(lambda ids=ids: as_package(pool, ids))[1] for ids in some)
+        found["package_prepare_seconds"] = round(taken / len(some) * clusters, 3)
+        record = {"clusters": clusters, "rows": n, "fit_seconds": round(fit_seconds, 3), **found}
+        records.append(common.say(record))
+    return records
+
+
+def as_package(pool: HeldRows, ids: np.ndarray) -> np.ndarray:
+    """What tabicl does to a context before its network sees it."""
+    from tabicl._sklearn.preprocessing import EnsembleGenerator, TransformToNumerical
+
+    rows = pool.slice(ids).rows()
+    with quiet():
+        numbers = TransformToNumerical().fit(rows).transform(rows)
+    made = EnsembleGenerator(classification=True, n_estimators=1, norm_methods="none")
+    return made.fit(numbers, pool.labels(ids)).transform(numbers[:7])
+
+
+def network_backend(
+    weights: str, device: str, n_jobs: int | None = None, **more: Any
+) -> TabICLBackend:
+    made = resolve_backend(
+        weights, "classification", BackendSettings(1, more, device, seed=0, n_jobs=n_jobs)
+    )
+    assert isinstance(made, TabICLBackend)
+    return made
+
+
+def measure_side(options: argparse.Namespace) -> list[common.Record]:
+    """1,000 rows of context, 50 queries, 20 columns."""
+    clusters, n = (2, 100) if options.small else (4, 1_000)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20 * n, 20))
+    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
+    pool = HeldRows(X, y, np.arange(len(X)), 2, b"pool")
+    contexts = [np.sort(rng.choice(len(X), n, replace=False)) for _ in range(clusters)]
+    queries = rng.normal(size=(50 * clusters, 20))
+    labels, output = np.arange(len(queries)) % clusters, Output("proba")
+    kinds = {
+        "package": (False, {}),
+        "side by side": (None, {}),
+        "side by side, half precision": (None, {"use_amp": True}),
+    }
+
+    def ways(n_jobs: int | None) -> dict[str, Callable[[], np.ndarray]]:
+        made = {}
+        for name, (fuse, more) in kinds.items():
+            backend = network_backend(options.weights[0], "cpu", n_jobs, **more)
+            backend.fuse = fuse
+            words = backend, pool, contexts, labels, queries, output
+            made[name] = lambda words=words: infer(*words)
+        return made
+
+    answers, seconds = common.in_turn(ways(None), options.repeats)
+    alone = processor_seconds(ways(1), options.repeats)
+    records = []
+    for way, taken in seconds.items():
+        apart = np.abs(answers[way] - answers["package"])
+        found = {"ms": min(taken), "median_ms": median(taken), "processor_ms": min(alone[way])}
+        found = {name: round(1_000 * value / clusters, 1) for name, value in found.items()}
+        found |= {"difference": float(apart.max()), "mean_difference": float(apart.mean())}
+        records.append(common.say({"way": way, **found}))
+    return records
+
+
+def processor_seconds(
+    ways: dict[str, Callable[[], np.ndarray]], repeats: int
+) -> dict[str, list[float]]:
+    """What a busy machine changes least; only for work in one thread."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(repeats):
+        for name, way in ways.items():
+            started = time.process_time()
+            way()
+            seconds[name].append(time.process_time() - started)
+    return seconds
+
+
 def measure_kept(options: argparse.Namespace) -> list[common.Record]:
     rng = np.random.default_rng(0)
     X, queries = rng.normal(size=(20_000, 20)), rng.normal(size=(200, 20))
@@ -216,23 +353,29 @@ def _one_pass(task: str, folder: str, options: argparse.Namespace) -> common.Rec
     )
 
 
-MEASURES = {"fused": measure_fused, "kept": measure_kept, "size": measure_size}
+MEASURES = {
+    "fused": measure_fused,
+    "mixed": measure_mixed,
+    "side": measure_side,
+    "kept": measure_kept,
+    "size": measure_size,
+}
 
 
 def main() -> None:
     parser = common.parser(__doc__, repeats=5)
     parser.add_argument("what", choices=list(MEASURES))
-    parser.add_argument("--small", action="store_true", help="fused: tiny sizes on a CPU")
+    parser.add_argument("--small", action="store_true", help="fused, mixed, side: small, on a CPU")
     parser.add_argument(
         "--weights",
         nargs=2,
         default=["embedded", "embedded"],
         metavar=("CLASSIFIER", "REGRESSOR"),
-        help='size: checkpoint files in the place of the shipped ones ("embedded")',
+        help='mixed, side, size: checkpoint files in the place of the shipped ones ("embedded")',
     )
     options = parser.parse_args()
     records = MEASURES[options.what](options)
-    on_gpu = options.what == "fused" and not options.small
+    on_gpu = options.what in ("fused", "mixed") and not options.small
     common.write(options, records, "cuda" if on_gpu else "cpu")
 
 

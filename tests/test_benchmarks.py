@@ -67,6 +67,24 @@ def test_fused(tmp_path: Path) -> None:
             assert found[case, way]["network_seconds"] < found[case, way]["seconds"]
 
 
+def test_mixed(tmp_path: Path) -> None:
+    out = tmp_path / "mixed.json"
+    run("stage3.py", "mixed", "--small", "--repeats", 1, "--out", out)
+    records = json.loads(out.read_text())["records"]
+    assert [(one["clusters"], one["rows"]) for one in records] == [(4, 1_000), (8, 500)]
+    for one in records:
+        assert 0 < one["prepare_seconds"] < one["package_prepare_seconds"]
+        assert one["prepare_seconds"] < 0.1 * one["network_seconds"]
+
+
+def test_side(tmp_path: Path) -> None:
+    out = tmp_path / "side.json"
+    run("stage3.py", "side", "--small", "--repeats", 1, "--out", out)
+    package, side, half = json.loads(out.read_text())["records"]
+    assert package["difference"] == 0
+    assert side["difference"] < 1e-5 < half["difference"] < 0.1
+
+
 def test_online_drift(tmp_path: Path) -> None:
     out = tmp_path / "drift.json"
     sizes = ("--steps", 5, "--queries", 60, "--recent", 60, "--clusters", 3, "--context-size", 30)

@@ -321,7 +321,7 @@ def test_progress_of_the_passes(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == ""
 
 
-@pytest.fixture(params=["package", "fused", "tabpfn"])
+@pytest.fixture(params=["package", "fused", "side by side", "tabpfn"])
 def network(request: pytest.FixtureRequest, tabicl_regressor: Path) -> Any:
     if request.param == "tabpfn":
         pytest.importorskip("tabpfn")
@@ -329,7 +329,7 @@ def network(request: pytest.FixtureRequest, tabicl_regressor: Path) -> Any:
         return resolve_backend(path, "regression", SETTINGS)
     settings = replace(SETTINGS, cache_bytes=10_000_000)
     made: Any = resolve_backend(tabicl_regressor, "regression", settings)
-    made.fuse = request.param == "fused"
+    made.fuse = {"package": False, "fused": True, "side by side": None}[request.param]
     return made
 
 

@@ -45,7 +45,6 @@ ROWS_PER_CLUSTER = 50  # n = 50 K
 MOST_CLUSTERS = 400
 HERDING_SHARE = 0.3  # of the seconds, that stage 2 may take
 TRIALS = (200, 600)  # rows of the contexts that are timed
-TOGETHER = 8  # contexts that are timed at once on a GPU, where they share passes
 MOST_ASKED = 200  # queries of a timed context
 _PART = r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(s|min|mb|gb)"
 _KINDS = {"s": "seconds", "min": "seconds", "mb": "gigabytes", "gb": "gigabytes"}
@@ -227,7 +226,7 @@ def measure(
     Where that was done ``before``, one small pass tells how fast the machine is now.
     """
     columns, size = pool.rows.shape[1], len(pool.ids)
-    together = 1 if backend.settings.device == "cpu" else TOGETHER
+    together = backend.together
     asked = max(1, min(MOST_ASKED, queries // 20))
     rng, output = generator(seed, "budget"), Output(backend.outputs[0])
 

@@ -21,8 +21,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crumb.budget import Clock, PassCost, choose, measure, slowness
 from crumb.errors import InvalidInput, megabytes, positive
+from crumb.guide import Guide, check_guide, guide_columns, learn_guide, weigh
 from crumb.herding.greedy import EarlyStopping
-from crumb.infer import infer
+from crumb.infer import answer
 from crumb.machine import resolve_device
 from crumb.options import DEFAULTS, Options
 from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
@@ -79,6 +80,8 @@ class _Crumb(BaseEstimator):
         bandwidth: str | float = "median",
         early_stopping: bool | EarlyStopping = False,
         features: Any = None,
+        guide: Any = None,
+        guide_folds: Any = None,
         categorical_features: Sequence[Any] | None = None,
         min_per_class: int = 1,
         n_estimators: int = 1,
@@ -101,6 +104,8 @@ class _Crumb(BaseEstimator):
         self.bandwidth = bandwidth
         self.early_stopping = early_stopping
         self.features = features
+        self.guide = guide
+        self.guide_folds = guide_folds
         self.categorical_features = categorical_features
         self.min_per_class = min_per_class
         self.n_estimators = n_estimators
@@ -113,7 +118,13 @@ class _Crumb(BaseEstimator):
         self.verbose = verbose
 
     def fit(
-        self, X: Any, y: Any, *, where: Any = None, columns: Sequence[str] | None = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        where: Any = None,
+        columns: Sequence[str] | None = None,
+        groups: Any = None,
     ) -> Self:
         """Hold the labelled table; all selection happens when queries come.
 
@@ -121,17 +132,18 @@ class _Crumb(BaseEstimator):
         file, a path or glob of Parquet files, or a pyarrow dataset. For Parquet, ``where`` (a
         pyarrow expression, or tuples such as ``[("year", ">=", 2020)]``) selects rows, and
         ``columns`` names the features: all columns but the target by default. A table in Parquet
-        that is too large for memory stays in its files; queries must be in memory.
+        that is too large for memory stays in its files; queries must be in memory. ``groups``: the
+        group of each row, which the folds of a guide do not part (``guide_folds``).
         """
         before = dict(vars(self))
         try:
-            self._fit(X, y, where, columns)
+            self._fit(X, y, where, columns, groups)
         except BaseException:  # a fit that fails leaves the estimator as it was
             self.__dict__ = before
             raise
         return self
 
-    def _fit(self, X: Any, y: Any, where: Any, columns: Any) -> None:
+    def _fit(self, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> None:
         if y is None:
             raise InvalidInput(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y "
@@ -141,6 +153,7 @@ class _Crumb(BaseEstimator):
         options = Options.of(**{name: getattr(self, name) for name in DEFAULTS})
         check_features(self.features)
         X = read_csv(X) if is_csv(X) else X
+        self._check_guide(X, groups)
         engine = None
         if in_files(X) or self.engine != "local":
             from crumb.scale.engine import resolve_engine
@@ -155,6 +168,9 @@ class _Crumb(BaseEstimator):
         options = options.resolve(pool, backend.window)
         if options.budget is None and not pool.on_disk:  # files are read when queries come
             options.strategy.learn(pool.finder(options), options.context_size)
+        pool.guide = self._learn_guide(pool, groups, options, backend)
+        if not pool.on_disk:
+            pool.hold(()).numbers.make()
         self.pool_, self.options_ = pool, options
         self.backend_ = backend if engine is None else engine.backend(backend)
         self.bandwidth_, self.context_size_ = options.bandwidth, options.context_size
@@ -200,6 +216,22 @@ class _Crumb(BaseEstimator):
         _, classes = self._encode_labels(files.distinct_labels)
         return files, classes, self._resolve_backend(files.encoder, files.n_classes, options)
 
+    def _check_guide(self, X: Any, groups: Any) -> None:
+        check_guide(self.guide, self.guide_folds, groups, self.task)
+        if groups is not None and in_files(X):
+            raise InvalidInput("groups= is for tables in memory: read this one, and pass it.")
+
+    def _learn_guide(
+        self, pool: Pool, groups: Any, options: Options, backend: Backend
+    ) -> Guide | None:
+        if self.guide is None or isinstance(self.guide, Guide):  # none, or one that was saved
+            return self.guide
+        if groups is not None:
+            check_consistent_length(pool.guide_rows.rows, groups)
+        folds, auto = self.guide_folds, isinstance(self.guide, str) and self.guide == "auto"
+        guide = learn_guide(self.guide, folds, groups, pool, options)
+        return weigh(guide, folds, groups, pool, backend, options) if auto else guide
+
     def _encode_labels(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
         """Class codes and classes, or numbers and None."""
         raise NotImplementedError
@@ -221,10 +253,12 @@ class _Crumb(BaseEstimator):
         )
         backend = resolve_backend(self.model, self.task, settings)
         _warn_of_codes(encoder, backend.most_categories)
-        columns = len(encoder.columns_)
+        columns, named = len(encoder.columns_), "columns"
+        if self.guide is not None:
+            columns, named = columns + guide_columns(n_classes), "columns with those of the guide"
         for count, most, what in (
             (n_classes, backend.max_classes, "classes"),
-            (columns, backend.max_columns, "columns"),
+            (columns, backend.max_columns, named),
         ):
             if count and most and count > most:
                 raise InvalidInput(
@@ -303,9 +337,8 @@ class _Crumb(BaseEstimator):
             raise InvalidInput(f"plan must be a Plan (Plan.load reads one), got {plan!r}.")
         plan.check_pool(self.pool_.fingerprint)
         labels = plan.route(points) if frozen else plan.labels
-        held = self.pool_.hold(plan.contexts)
-        asked = plan.contexts, labels, rows, output, self.verbose, frozen
-        return infer(self.backend_, held, *asked, clock=clock)
+        asked = self.backend_, self.pool_, plan.contexts, labels, rows, output
+        return answer(*asked, verbose=self.verbose, again=frozen, clock=clock)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file without pickle; ``crumb.load`` reads it."""
@@ -413,6 +446,15 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         the embedded model): better contexts, a longer ``fit``. A transformer replaces it: it is
         fitted on the table and the labels, and gives a matrix. The PFN always sees the original
         columns.
+    guide : {"trees", "auto"}, estimator or None, default=None
+        A model of the whole pool, whose out-of-fold predictions are one more column for the network
+        (docs/guide.md). ``"trees"``: LightGBM with early stopping (extra ``guide``). An estimator:
+        any scikit-learn classifier with probabilities, or regressor. ``"auto"``: trees that are
+        shown to the network, averaged with it, or left out, by what held-out rows of the pool say.
+    guide_folds : {"time", "groups"}, splitter or None, default=None
+        How the pool is cut for out-of-fold predictions. None: five random folds. ``"time"``: rows
+        stand in the order of time, and models answer later rows. ``"groups"``: folds do not part
+        the ``groups`` given to ``fit``. Or a splitter of scikit-learn.
     categorical_features : list or None, default=None
         Columns that hold categories although they look like numbers: names, positions or a mask.
     min_per_class : int, default=1

@@ -6,14 +6,15 @@ import hashlib
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crumb.machine import progress_bar
 from crumb.pfn.base import Backend, ContextTask, Output, TargetScale
-from crumb.pool import Labelled
-from crumb.table.encoder import Rows, take
+from crumb.pfn.numbers import Numbers, Slice
+from crumb.pool import Labelled, Pool
+from crumb.table.encoder import Rows
 
 if TYPE_CHECKING:
     from crumb.budget import Clock
@@ -28,6 +29,23 @@ class Pass:
     context: np.ndarray  # rising
     queries: np.ndarray
     wanted: np.ndarray  # the context, most wanted rows first
+
+
+def answer(
+    backend: Backend,
+    pool: Pool,
+    contexts: list[np.ndarray],
+    labels: np.ndarray,
+    queries: Rows,
+    output: Output,
+    **how: Any,
+) -> np.ndarray:
+    """``infer`` with the guide of the pool, if it has one."""
+
+    def network(rows: Rows) -> np.ndarray:
+        return infer(backend, pool.hold(contexts), contexts, labels, rows, output, **how)
+
+    return network(queries) if pool.guide is None else pool.guide.lead(queries, output, network)
 
 
 def infer(
@@ -50,9 +68,9 @@ def infer(
     backend.check_output(output)
     passes, result = distinct_passes(contexts, labels), None
     asked = [_teaches(backend, pool, one.context) for one in passes]
-    teaching = [i for i, ask in enumerate(asked) if ask]
+    teaching, rows = [i for i, ask in enumerate(asked) if ask], Numbers(queries, pool.numbers)
     in_time = teaching if clock is None else _cut(clock, backend, pool, passes, teaching)
-    tasks = (_task(backend, pool, passes[i], queries, again, keep) for i in in_time)
+    tasks = (_task(backend, pool, passes[i], rows, again, keep) for i in in_time)
     answers = iter(backend.predict_contexts(tasks, output))
     with progress_bar(len(passes), "passes", verbose) as advance:
         for i, ask in enumerate(asked):
@@ -90,7 +108,7 @@ def keep_contexts(backend: Backend, pool: Labelled, contexts: Iterable[np.ndarra
     for context in contexts:
         nobody = Pass(np.sort(context), np.empty(0, dtype=np.int64), context)
         if _teaches(backend, pool, nobody.context):
-            backend.keep(_task(backend, pool, nobody, pool.rows, again=True, keep=True))
+            backend.keep(_task(backend, pool, nobody, pool.numbers, again=True, keep=True))
             time.sleep(BREATH)
 
 
@@ -115,7 +133,7 @@ def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass
 
 
 def _task(
-    backend: Backend, pool: Labelled, one: Pass, queries: Rows, again: bool, keep: bool
+    backend: Backend, pool: Labelled, one: Pass, queries: Numbers, again: bool, keep: bool
 ) -> ContextTask:
     y = pool.labels(one.context)
     if pool.n_classes is not None:
@@ -123,7 +141,7 @@ def _task(
     else:
         y = _scale(backend, y).scaled(y)
     key = context_key(pool, one.context) if again else None
-    return ContextTask(pool.take(one.context), y, take(queries, one.queries), key, keep)
+    return ContextTask(pool.slice(one.context), y, Slice(queries, one.queries), key, keep)
 
 
 def _scale(backend: Backend, y: np.ndarray) -> TargetScale:
@@ -139,9 +157,7 @@ def _teaches(backend: Backend, pool: Labelled, context: np.ndarray) -> bool:
     y = pool.labels(context)
     if not (y != y[0]).any():
         return False
-    dropna = not backend.missing_is_a_value
-    columns = (pool.column(context, j) for j in range(pool.rows.shape[1]))
-    return any(column.nunique(dropna=dropna) > 1 for column in columns)
+    return pool.numbers.differ(pool.places(context), backend.missing_is_a_value)
 
 
 def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarray:
@@ -149,11 +165,11 @@ def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarra
     if n_classes is not None:
         counts = np.bincount(y, minlength=n_classes)
         return counts / len(y) if output.kind == "proba" else np.asarray(counts.argmax())
-    scale = TargetScale.of(y)  # sums of large numbers would overflow
-    y = scale.scaled(y)
+    unit = TargetScale.of(y).unit  # sums of large numbers would overflow
+    y = y / unit
     if output.kind == "quantiles":
-        return scale.unscaled(np.quantile(y, output.quantiles))
-    return scale.unscaled(np.asarray(np.median(y) if output.kind == "median" else y.mean()))
+        return unit * np.quantile(y, output.quantiles)
+    return np.asarray(unit * (np.median(y) if output.kind == "median" else y.mean()))
 
 
 def _globally(

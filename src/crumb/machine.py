@@ -26,7 +26,7 @@ from crumb.errors import InvalidInput
 DEVICES = ("auto", "cpu", "cuda", "mps")
 UNKNOWN = 1 << 62  # bytes: nobody says how many are free
 
-MapBlocks = Callable[[Callable[[int], Any], Iterable[int]], Iterable[Any]]
+MapBlocks = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 
 def resolve_device(device: str) -> str:
@@ -148,12 +148,21 @@ def one_thread() -> Iterator[None]:
 @contextmanager
 def block_threads(n_jobs: int | None, device: str = "cpu") -> Iterator[MapBlocks]:
     """A ``map`` for work on blocks; a GPU gets the plain one."""
+    jobs = resolve_jobs(n_jobs) if device == "cpu" else 1
+    with task_threads(jobs, jobs) as mapped:
+        yield mapped
+
+
+@contextmanager
+def task_threads(n_jobs: int | None, tasks: int) -> Iterator[MapBlocks]:
+    """A ``map`` for up to this many tasks at a time; few tasks get several threads each."""
     jobs = resolve_jobs(n_jobs)
-    with torch_threads(1):  # new threads take this over
-        if jobs == 1 or device != "cpu":
+    workers = max(1, min(jobs, tasks))
+    with torch_threads(jobs // workers):  # new threads take this over
+        if workers == 1:
             yield map
         else:
-            with ThreadPoolExecutor(jobs, thread_name_prefix="crumb") as executor:
+            with ThreadPoolExecutor(workers, thread_name_prefix="crumb") as executor:
                 yield executor.map
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from crumb.errors import InvalidFile, InvalidInput, PlanMismatch
 from crumb.estimator import CrumbClassifier, CrumbRegressor
 from crumb.files import check_unpacked, read_archive, reading, write_archive
+from crumb.guide import Guide
 from crumb.herding.greedy import EarlyStopping
 from crumb.pfn.models import checksum, model_names
 from crumb.selection import Strategy
@@ -51,6 +52,9 @@ def save(estimator: Any, path: str | Path) -> None:
         if classes.dtype.kind not in "OUbiuf":
             raise InvalidInput(f"Labels of type {classes.dtype} cannot be saved without pickle.")
         about |= {"classes": classes.tolist(), "class_dtype": classes.dtype.str}
+    if pool.guide is not None:
+        about["guide"], more, texts = pool.guide.pack()
+        arrays, files = {**arrays, **more}, {**files, **texts}
     write_archive(path, FORMAT, VERSION, about, arrays, files)
 
 
@@ -71,7 +75,10 @@ def load(path: str | Path, **changes: Any) -> Any:
         else:
             rows = arrays["pool"]
         estimator: Any = KINDS[about["task"]](**_live_params(params))
-        estimator.fit(rows, y)
+        guide = Guide.unpack(about["guide"], arrays, files) if "guide" in about else None
+        # A guide is not fitted again; ``guide`` stays what it was, for refreshes of a stream.
+        asked = estimator.guide
+        estimator.set_params(guide=guide).fit(rows, y).set_params(guide=asked)
         if checksum(estimator.backend_.path) != about["model_sha256"]:
             model = f"the model {params['model']!r} than those on this machine"
             raise PlanMismatch(f"{path} was saved with other weights of {model}.")
@@ -90,6 +97,8 @@ def _portable_params(estimator: Any) -> dict[str, Any]:
         raise InvalidInput(f"A transformer given as features= {pickled}.")
     if model not in model_names():
         params["model"] = os.path.abspath(model)  # a path must mean the same from another folder
+    if not isinstance(params["guide_folds"], (str, type(None))):
+        raise InvalidInput(f"A splitter given as guide_folds= {pickled}.")
     params["random_state"] = estimator.options_.seed
     params["engine"] = "local"  # where it is loaded is another machine
     if isinstance(strategy, Strategy):

@@ -16,13 +16,15 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
+from crumb.pfn.numbers import Numbers, Slice
 from crumb.selection.base import Finder, TableFinder
-from crumb.table.encoder import Rows, TableEncoder, column, fingerprint, take
+from crumb.table.encoder import Rows, TableEncoder, fingerprint
 from crumb.table.intake import split_target, to_rows
 from crumb.table.row import Piece, RowReader
 from crumb.table.space import ColumnSpace, Space, learn_space
 
 if TYPE_CHECKING:
+    from crumb.guide import Guide
     from crumb.options import Options
     from crumb.plan import Plan
     from crumb.table.embedding import RowEmbedding
@@ -41,14 +43,16 @@ class Labelled:
         """Where rows of the pool are in ``rows``."""
         return np.searchsorted(self.ids, ids)
 
-    def take(self, ids: np.ndarray) -> Rows:
-        return take(self.rows, self.places(ids))
+    @cached_property
+    def numbers(self) -> Numbers:
+        """The rows as numbers, which contexts are slices of."""
+        return Numbers(self.rows)
+
+    def slice(self, ids: np.ndarray) -> Slice:
+        return Slice(self.numbers, self.places(ids))
 
     def labels(self, ids: np.ndarray) -> np.ndarray:
         return self.y[self.places(ids)]
-
-    def column(self, ids: np.ndarray, j: int) -> pd.Series:
-        return column(self.rows, j, self.places(ids))
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class Pool(ABC):
     n_classes: int | None
     fingerprint: str
     facts: dict[str, Any]  # what a plan should say of the pool
+    guide: Guide | None = None
 
     @property
     @abstractmethod
@@ -87,9 +92,14 @@ class Pool(ABC):
     def sample(self) -> Labelled:
         """Labelled rows that stand for the pool; all of them where it is in memory."""
 
+    @property
+    @abstractmethod
+    def guide_rows(self) -> Labelled:
+        """The rows that a guide learns from; all of them where the pool is in memory."""
+
     @abstractmethod
     def hold(self, contexts: Sequence[np.ndarray]) -> Labelled:
-        """The rows of some contexts, ready to be taken."""
+        """The rows of some contexts, with the columns of the guide, ready to be taken."""
 
     @abstractmethod
     def finder(self, options: Options) -> Finder:
@@ -183,8 +193,17 @@ class TablePool(Labelled, Pool):
     def sample(self) -> TablePool:
         return self
 
-    def hold(self, contexts: Sequence[np.ndarray]) -> TablePool:
+    @property
+    def guide_rows(self) -> TablePool:
         return self
+
+    def hold(self, contexts: Sequence[np.ndarray]) -> Labelled:
+        return self if self.guide is None else self._guided
+
+    @cached_property
+    def _guided(self) -> Labelled:
+        assert self.guide is not None
+        return self.guide.held(self)
 
     def finder(self, options: Options) -> Finder:
         codes = self.y if self.n_classes is not None else None

@@ -17,6 +17,7 @@ from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidCheckpoint
 from crumb.pfn import ContextTask, Output
 from crumb.pfn.architecture import VARIANT, build, places, quantiles
+from crumb.pfn.base import TargetScale
 from crumb.pfn.forward import forward, supports
 
 TASKS = ("classification", "regression")
@@ -100,10 +101,11 @@ def test_contexts_of_different_sizes_share_passes(model: Any, make: Any, members
     backend = model(n_estimators=members).fit(make(40, 1), labels(model(), 40)).backend_
     proba = backend.task == "classification"
     output = Output("proba") if proba else Output("quantiles", tuple(QUANTILES))
-    tasks = [
-        ContextTask(make(size, size), labels(model(), size), make(9, 70 + size))
-        for size in (40, 33, 37, 9, 40, 90)
-    ]
+    tasks = []
+    for size in (40, 33, 37, 9, 40, 90):
+        y = labels(model(), size)
+        y = y if proba else TargetScale.of(y).scaled(y)
+        tasks.append(ContextTask.of(make(size, size), y, make(9, 70 + size)))
     alone, together = ([], [])
     for backend.fuse, answers_to in ((False, alone), (True, together)):
         answers_to += backend.predict_contexts(tasks, output)

@@ -130,3 +130,15 @@ def test_knows_what_it_does_not_know():
         },  # labels in the columns, which tabicl takes from the first member for all of them
     ):
         assert not supports(TabICL(**{"max_classes": 10, **TINY, **V2, **flags})), flags
+
+
+@pytest.mark.parametrize("lengths", [None, torch.tensor([20, 13, 4])])
+@pytest.mark.parametrize("make", [lambda: trained("classification"), first])
+def test_columns_and_rows_in_parts(make, lengths, monkeypatch):
+    """As many as the caches of a CPU hold; the parts do not see each other."""
+    network = make()
+    X, y = table(3, 26, 7), labels("classification", 3, 20)
+    whole = forward(network, X, y, lengths=lengths)
+    monkeypatch.setattr("crumb.pfn.forward.CPU_COLUMNS", 3)
+    monkeypatch.setattr("crumb.pfn.forward.CPU_ROWS", 4)
+    torch.testing.assert_close(forward(network, X, y, lengths=lengths), whole, rtol=1e-5, atol=1e-6)

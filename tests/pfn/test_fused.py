@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +21,7 @@ from tabicl._model.tabicl import TabICL
 import crumb.pfn.fused as module
 from crumb import CrumbClassifier
 from crumb.pfn import BackendSettings, ContextTask, Output, resolve_backend
+from crumb.pfn.base import TargetScale
 from crumb.pfn.forward import forward
 from crumb.pfn.fused import Footprint, Table, stacks
 from crumb.pfn.tabicl import TabICLBackend
@@ -46,12 +49,11 @@ def backend(
 
 def task_of(X: Rows, classes: int, queries: Rows, regression: bool = False) -> ContextTask:
     rng = np.random.default_rng(len(X))
-    y = (
-        1e3 + 20 * rng.normal(size=len(X))
-        if regression
-        else rng.permutation(np.arange(len(X)) % classes)
-    )
-    return ContextTask(X, y, queries)
+    y = rng.permutation(np.arange(len(X)) % classes)
+    if regression:
+        y = 1e3 + 20 * rng.normal(size=len(X))
+        y = TargetScale.of(y).scaled(y)
+    return ContextTask.of(X, y, queries)
 
 
 def contexts(regression: bool = False) -> list[ContextTask]:
@@ -316,16 +318,120 @@ def test_one_pass_for_all(tabicl_classifier: Path, passes: list[tuple[int, ...]]
     assert passes == [(60, 43, 4, 40, False)]
 
 
-def test_on_a_cpu_contexts_go_one_by_one(
+def on_cpu(path: Path, n_jobs: int, task: str = "classification", **more: Any) -> TabICLBackend:
+    """As it is for users: nothing says how contexts go through the network."""
+    made = backend(path, task, **more)
+    made.settings, made.fuse = replace(made.settings, n_jobs=n_jobs), None
+    return made
+
+
+@pytest.mark.parametrize("n_estimators", [1, 3])
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("make", [contexts, frames])
+def test_on_a_cpu_contexts_go_side_by_side(
+    make: Any,
+    task: str,
+    n_estimators: int,
+    request: pytest.FixtureRequest,
+    passes: list[tuple[int, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each in passes of its own, with the same answers for any number of threads."""
+    regression = task == "regression"
+    path = request.getfixturevalue("tabicl_regressor" if regression else "tabicl_classifier")
+    tasks, output = make(regression), Output("mean") if regression else PROBA
+    options = {"n_estimators": n_estimators, **QUICK}
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    answers = []
+    for n_jobs in (1, 2, 8):
+        made = on_cpu(path, n_jobs, task, **options)
+        all_fused(made, monkeypatch)
+        answers.append(list(made.predict_contexts(iter(tasks), output)))
+    assert {tables for tables, *_ in passes} == {1}
+    assert len(passes) > 3 * (n_estimators * len(tasks) - 2)  # one column has two members at most
+    for some in answers[1:]:
+        assert_same(some, answers[0], atol=1e-5, rtol=1e-5)
+    assert_same(answers[0], package(path, tasks, output, **options), atol=1e-5, rtol=1e-5)
+
+
+def test_side_by_side_means_in_threads(
+    tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two passes run at a time, each with one thread of torch; a lone one has both."""
+    meeting, threads = threading.Barrier(2, timeout=30), []
+
+    def meet(*args: Any, **kwargs: Any) -> torch.Tensor:
+        threads.append(torch.get_num_threads())
+        if alone is False:
+            meeting.wait()  # fails where the other does not run meanwhile
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(module, "forward", meet)
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    made = on_cpu(tabicl_classifier, 2)
+    before = torch.get_num_threads()
+    alone = False
+    assert len(list(made.predict_contexts(contexts()[:2], PROBA))) == 2
+    alone = True
+    assert len(list(made.predict_contexts(contexts()[:1], PROBA))) == 1
+    assert threads == [1, 1, 2]
+    assert torch.get_num_threads() == before
+
+
+def test_contexts_are_made_when_their_turn_comes(
+    tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under a budget of time, a context is cut by what the ones before it took."""
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    made: list[ContextTask] = []
+    tasks = (made.append(task) or task for task in contexts()[:8])  # type: ignore[func-returns-value]
+    next(iter(on_cpu(tabicl_classifier, 2).predict_contexts(tasks, PROBA)))
+    assert len(made) == 3  # two side by side, and the next one
+
+
+def test_large_contexts_are_not_side_by_side(
+    tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where two passes would not fit into memory, each gets all threads."""
+    threads = []
+
+    def count(*args: Any, **kwargs: Any) -> torch.Tensor:
+        threads.append(torch.get_num_threads())
+        return forward(*args, **kwargs)
+
+    monkeypatch.setattr(module, "forward", count)
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    made = on_cpu(tabicl_classifier, 2)
+    cells = Footprint.of(made.network, 4, torch.float32).cells
+    made.settings = replace(made.settings, stack_bytes=60 * cells)
+    tasks = contexts()[:2]
+    assert_same(list(made.predict_contexts(tasks, PROBA)), package(tabicl_classifier, tasks, PROBA))
+    assert threads == [2, 2]
+
+
+def test_a_context_that_comes_again_is_the_packages_on_a_cpu(
     tabicl_classifier: Path, passes: list[tuple[int, ...]]
 ) -> None:
-    made = backend(tabicl_classifier)
-    made.fuse = None
-    assert_same(
-        list(made.predict_contexts(contexts()[:2], PROBA)),
-        package(tabicl_classifier, contexts()[:2], PROBA),
-    )
+    """To the last bit, whether it is kept or not."""
+    tasks = [replace(task, key=bytes([i])) for i, task in enumerate(contexts()[:3])]
+    made = on_cpu(tabicl_classifier, 2)
+    ours = list(made.predict_contexts(tasks, PROBA))
+    made.fuse = False
+    for mine, other in zip(ours, made.predict_contexts(tasks, PROBA), strict=True):
+        np.testing.assert_array_equal(mine, other)
     assert not passes
+
+
+def test_predictions_in_several_threads(tabicl_classifier: Path) -> None:
+    tasks = contexts()[:4]
+    expected = package(tabicl_classifier, tasks, PROBA)
+
+    def ask(n_jobs: int) -> list[np.ndarray]:
+        return list(on_cpu(tabicl_classifier, n_jobs).predict_contexts(tasks, PROBA))
+
+    with ThreadPoolExecutor(4) as executor:
+        for answers in executor.map(ask, [1, 2, 1, 2]):
+            assert_same(answers, expected)
 
 
 class Sizes:
@@ -513,6 +619,7 @@ def test_through_the_estimator(tabicl_classifier: Path, passes: list[tuple[int, 
     crumb = CrumbClassifier(
         model=tabicl_classifier, n_clusters=8, context_size=30, device="cpu"
     ).fit(X, y)
+    crumb.backend_.fuse = False
     alone = crumb.predict_proba(queries)
     crumb.backend_.fuse = True
     np.testing.assert_allclose(crumb.predict_proba(queries), alone, atol=1e-6)

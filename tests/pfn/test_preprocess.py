@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
@@ -13,7 +15,22 @@ from sklearn.preprocessing import StandardScaler
 from small_tables import frame
 from tabicl._sklearn.preprocessing import EnsembleGenerator, TransformToNumerical
 
-from crumb.pfn.preprocess import Member, Rowset, Scale, encode, members, standardised
+from crumb.pfn.base import ContextTask, TargetScale
+from crumb.pfn.numbers import Numbers, Slice
+from crumb.pfn.preprocess import (
+    Columns,
+    Member,
+    Rowset,
+    columns_of,
+    encoded,
+    members,
+    sizes_of,
+    standardised,
+)
+from crumb.table.encoder import Rows, TableEncoder, take
+
+CPU = torch.device("cpu")
+Column = Callable[[int, bool], pd.Series]  # rows, and whether they are queries
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The following categorical columns",
@@ -57,26 +74,67 @@ def awkward(rows: int, seed: int) -> np.ndarray:
     return X
 
 
-def packages_numbers(
-    X: np.ndarray | pd.DataFrame, queries: np.ndarray | pd.DataFrame
-) -> tuple[np.ndarray, np.ndarray]:
+def compare_encoding(
+    pool: Rows,
+    queries: Rows,
+    contexts: Sequence[np.ndarray] | None = None,
+    asked: Sequence[np.ndarray] | None = None,
+    threshold: float = 4.0,
+) -> None:
+    """Contexts of a pool in one stack against the package, one by one: all rows by default."""
+    contexts = [np.arange(len(pool))] if contexts is None else contexts
+    asked = [np.arange(len(queries))] * len(contexts) if asked is None else asked
+    table = Numbers(pool)
+    tasks = [
+        (Slice(table, rows), Slice(Numbers(queries, table), some))
+        for rows, some in zip(contexts, asked, strict=True)
+    ]
+    found = columns_of([context for context, _ in tasks], CPU)
+    widths = [-1 if one is None else one.kept.size for one in found]
+    for width in set(widths):
+        some = [i for i, other in enumerate(widths) if other == width]
+        compare_stack([tasks[i] for i in some], [found[i] for i in some], threshold)
+
+
+def compare_stack(
+    tasks: list[tuple[Slice, Slice]], columns: list[Columns | None], threshold: float
+) -> None:
+    kept = [one for one in columns if one is not None]
+    assert len(kept) == len(tasks), "the package would not refuse them"
+    most, asked = (max(map(len, slices)) for slices in zip(*tasks, strict=True))
+    contexts, queries = ([task[i] for task in tasks] for i in (0, 1))
+    X = encoded(contexts, queries, kept, most, asked, CPU)
+    Z = standardised(X.clone(), most, sizes_of(contexts, CPU), threshold)
+    assert X.dtype == torch.float64
+    for i, ((context, some), one) in enumerate(zip(tasks, kept, strict=True)):
+        rows = np.r_[: len(context), most : most + len(some)]
+        numbers, theirs, expected = packages_own(context.rows(), some.rows(), threshold)
+        np.testing.assert_array_equal(
+            one.kept, np.flatnonzero(theirs.unique_filter_.features_to_keep_)
+        )
+        categories = int((one.kept < context.table.shape[1]).sum())
+        ours, numbers = X[i, rows].numpy(), numbers[:, one.kept]
+        np.testing.assert_array_equal(ours[:, :categories], numbers[:, :categories])
+        np.testing.assert_allclose(ours, numbers, rtol=1e-12)
+        np.testing.assert_allclose(Z[i, rows], expected, rtol=1e-6, atol=1e-6)
+
+
+def packages_own(
+    X: Rows, queries: Rows, threshold: float
+) -> tuple[np.ndarray, EnsembleGenerator, np.ndarray]:
+    """Numbers of the context and the queries, the fitted ensemble, and what the network sees."""
     encoder = TransformToNumerical().fit(X)
-    return encoder.transform(X), encoder.transform(queries)
+    numbers, asked = encoder.transform(X), encoder.transform(queries)
+    theirs = EnsembleGenerator(**ensemble(norm_methods=("none",), outlier_threshold=threshold))
+    theirs.fit(numbers.astype(np.float64), np.arange(len(X)) % 2)
+    (seen, _), *_ = theirs.transform(asked.astype(np.float64)).values()
+    return np.concatenate([numbers, asked]), theirs, seen[0]
 
 
 @pytest.mark.parametrize("threshold", [4.0, 0.5, 1.5])
 @pytest.mark.parametrize("rows", [1, 2, 3, 40, 700])
 def test_standardised_equals_the_package(rows: int, threshold: float) -> None:
-    X, queries = awkward(rows, 1), awkward(25, 2)
-    encoded = encode(X, queries)
-    assert encoded is not None
-    theirs = EnsembleGenerator(**ensemble(norm_methods=("none",), outlier_threshold=threshold))
-    numbers, asked = packages_numbers(X, queries)
-    (expected, _), *_ = theirs.fit(numbers, np.arange(rows) % 2).transform(asked).values()
-    stack = torch.from_numpy(np.concatenate(encoded))[None]
-    ours = standardised(stack, rows, torch.tensor([rows]), threshold)
-    assert ours.dtype == torch.float32
-    np.testing.assert_allclose(ours[0], expected[0].astype(np.float32), rtol=1e-5, atol=1e-5)
+    compare_encoding(awkward(rows, 1), awkward(25, 2), threshold=threshold)
 
 
 def test_contexts_of_different_sizes_are_standardised_alone() -> None:
@@ -113,17 +171,115 @@ def test_frames_are_encoded_as_by_the_package() -> None:
     X, queries = frame(60, 1), frame(15, 2)
     X["always"], queries["always"] = "same", "other"
     compare_encoding(X, queries)
+    compare_encoding(X, queries, SLICES, ASKED)
 
 
-def compare_encoding(X: np.ndarray | pd.DataFrame, queries: np.ndarray | pd.DataFrame) -> None:
-    encoded = encode(X, queries)
-    numbers, asked = packages_numbers(X, queries)
-    theirs = EnsembleGenerator(**ensemble(norm_methods=("none",)))
-    theirs.fit(numbers, np.arange(len(X)) % 2)
-    assert encoded is not None
-    assert encoded.context.dtype == encoded.queries.dtype == np.float64
-    np.testing.assert_array_equal(encoded.context, theirs.X_)
-    np.testing.assert_array_equal(encoded.queries, theirs.unique_filter_.transform(asked))
+SIZES = (40, 25, 60, 7, 2, 1)
+SLICES = [
+    np.sort(np.random.default_rng(n).choice(60, n, replace=False)).astype(np.int64) for n in SIZES
+]
+ASKED = [np.random.default_rng(n).choice(15, 1 + n % 9) for n in SIZES]
+
+
+def drawn(values: Any, dtype: Any = None, holes: float = 0.2, new: Any = None) -> Column:
+    """A column that draws from values; ``new`` ones are for queries alone."""
+
+    def make(rows: int, asked: bool) -> pd.Series:
+        rng = np.random.default_rng(rows)
+        among = list(values) + (list(new) if asked and new is not None else [])
+        made = pd.Series([among[i] for i in rng.integers(0, len(among), rows)])
+        missing = rng.random(rows) < holes
+        made = made.where(~missing, None) if holes else made
+        return made if dtype is None else made.astype(dtype)
+
+    return make
+
+
+NORMAL = np.random.default_rng(0).normal(size=30)
+DAYS = pd.date_range("2020-01-01", periods=20)
+KINDS: dict[str, Column] = {
+    "float64": drawn(NORMAL, float),
+    "float32": drawn(NORMAL, np.float32),
+    "whole": drawn(range(9), np.int64, holes=0),
+    "nullable whole": drawn(range(9), "Int64"),
+    "bool": drawn([True, False], bool, holes=0),
+    "nullable bool": drawn([True, False], "boolean"),
+    "dates": drawn(DAYS),
+    "text": drawn(["b", "a", "ä", "B"], object),
+    "text, new in queries": drawn(["b", "c", "e"], object, new=["a", "d", "f"]),
+    "category": drawn(["low", "high", "mid"], pd.CategoricalDtype(["mid", "low", "none", "high"])),
+    "category of numbers": drawn([10, 9, 2.5], "category", new=[3, 11]),
+    "declared category": drawn([30, 4, 100, -1], float, new=[5]),
+    "many levels": drawn([f"n{i}" for i in range(300)], object, holes=0, new=["other"]),
+    "all missing": drawn([None], float),
+    "missing in queries alone": lambda rows, asked: pd.Series(
+        np.where(asked & (np.arange(rows) % 2 > 0), np.nan, np.linspace(0, 1, rows))
+    ),
+    "missing in the pool alone": lambda rows, asked: pd.Series(
+        np.where(asked | (np.arange(rows) % 2 > 0), np.linspace(0, 1, rows), np.nan)
+    ),
+    "constant": drawn([0.1], float, holes=0, new=[0.2]),
+    "constant with holes": drawn([0.1], float),
+    "constant text": drawn(["a"], object, holes=0, new=["b"]),
+    "constant text with holes": drawn(["a"], object),
+    "huge": drawn(1e30 * NORMAL, float),
+    "far from zero": drawn(1e7 + NORMAL, float),
+}
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["beside a number", "alone"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_column(kind: str, beside: bool) -> None:
+    """Stacks of contexts of unequal sizes, one of them a single row."""
+    tables = []
+    for rows, asked in ((60, False), (15, True)):
+        columns = {"it": KINDS[kind](rows, asked)}
+        if beside:
+            columns["x"] = pd.Series(np.random.default_rng(rows).normal(size=rows))
+        tables.append(pd.DataFrame(columns))
+    encoder = TableEncoder(["it"] if kind == "declared category" else None)
+    pool, queries = encoder.fit_transform(tables[0]), encoder.transform(tables[1])
+    compare_encoding(pool, queries, SLICES, ASKED)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_slices_of_an_array(dtype: type) -> None:
+    compare_encoding(awkward(60, 1).astype(dtype), awkward(15, 2).astype(dtype), SLICES, ASKED)
+
+
+def test_a_category_that_the_pool_does_not_know_stays_unknown() -> None:
+    pool = Numbers(pd.DataFrame({"a": ["x", np.nan, "z"]}))
+    asked = Numbers(pd.DataFrame({"a": ["y", "z", np.nan, 3]}), pool)
+    np.testing.assert_array_equal(pool.matrix[:, 0], [0, np.nan, 1])
+    np.testing.assert_array_equal(asked.matrix[:, 0], [-1, 1, np.nan, -1])
+
+
+def test_numbers_do_not_travel() -> None:
+    """A pickle has the rows; numbers are made again from them."""
+    pool = Numbers(frame(60, 1))
+    asked = Numbers(frame(15, 2), pool)
+    expected = asked.matrix
+    pool, asked = pickle.loads(pickle.dumps((pool, asked)))
+    assert "matrix" not in vars(pool)
+    assert "matrix" not in vars(asked)
+    np.testing.assert_array_equal(asked.matrix, expected)
+
+
+def test_a_task_travels_without_the_rest_of_the_pool() -> None:
+    pool = Numbers(frame(5_000, 1))
+    queries = Numbers(frame(3_000, 2), pool)
+    some, asked = np.arange(7, 30), np.arange(5, 9)
+    task = ContextTask(Slice(pool, some), np.arange(23) % 2, Slice(queries, asked), key=b"it")
+    sent = pickle.dumps(task)
+    assert len(sent) < 10_000
+    there = pickle.loads(sent)
+    pd.testing.assert_frame_equal(there.X, take(pool.rows, some))
+    pd.testing.assert_frame_equal(there.queries, take(queries.rows, asked))
+    np.testing.assert_array_equal(there.y, task.y)
+    assert (there.key, there.keep) == (b"it", True)
+    compare_stack(
+        [(there.context, there.asked)], list(columns_of([there.context], CPU)), threshold=4.0
+    )
 
 
 @pytest.mark.parametrize("value", [0.1, 1 / 3, 7.0])
@@ -145,12 +301,12 @@ def test_nothing_varies() -> None:
 
 def test_what_the_package_refuses() -> None:
     X = np.random.default_rng(0).normal(size=(5, 3))
-    assert encode(np.where(X[0, 0] == X, np.inf, X), X) is None
-    assert encode(X, np.where(X[0, 0] == X, -np.inf, X)) is None
-    assert (
-        encode(pd.DataFrame({"day": pd.to_datetime(["2020-01-01"] * 2)}), pd.DataFrame({"day": []}))
-        is None
-    )
+    infinite = np.where(X[0, 0] == X, np.inf, X)
+    assert columns_of([Slice.whole(Numbers(infinite))], CPU) == [None]
+    assert not Numbers(infinite).finite
+    assert Numbers(X).finite
+    days = pd.DataFrame({"day": pd.to_datetime(["2020-01-01"] * 2)})
+    assert columns_of([Slice.whole(Numbers(days))], CPU) == [None]
 
 
 @pytest.mark.parametrize("classification", [True, False])
@@ -216,11 +372,10 @@ def test_other_normalisations_are_the_packages(norm: str) -> None:
     ],
 )
 def test_targets_are_scaled_as_by_the_package(y: np.ndarray) -> None:
-    theirs = StandardScaler()
-    expected = theirs.fit_transform(y.astype(np.float32).reshape(-1, 1))
-    scale = Scale.of(y)
+    """So what the package does to them itself changes nothing."""
+    scale, expected = TargetScale.of(y), StandardScaler().fit_transform(y.reshape(-1, 1))
     np.testing.assert_allclose(scale.scaled(y), expected[:, 0], rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(
-        scale.unscaled(expected[:, 0]), theirs.inverse_transform(expected)[:, 0], rtol=1e-6
-    )
-    assert scale.scaled(y).dtype == scale.unscaled(expected).dtype == np.float32
+    np.testing.assert_allclose(scale.unscaled(scale.scaled(y)), y, rtol=1e-12)
+    again = StandardScaler().fit_transform(scale.scaled(y).astype(np.float32).reshape(-1, 1))
+    np.testing.assert_allclose(again[:, 0], scale.scaled(y), rtol=1e-6, atol=1e-6)
+    assert scale.unscaled(expected.astype(np.float32)).dtype == np.float64

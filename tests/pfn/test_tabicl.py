@@ -242,6 +242,7 @@ def test_queries_in_pieces(
 ) -> None:
     X, y, queries = table(kind, 60, 1), classes(60, 2), table(kind, 130, 3)
     crumb = ours(tabicl_classifier, 2).fit(X, y)
+    crumb.backend_.fuse = False
     whole = crumb.predict_proba(queries)
     assert pieces == [130]
     pieces.clear()
@@ -257,7 +258,9 @@ def test_large_passes_are_cut(
     """The memory of one pass gives the size: 16 numbers for each of 4 + 2 tokens a row."""
     monkeypatch.setattr(module, "LEAST_QUERIES", 1)
     monkeypatch.setattr(module, "PASS_BYTES", 4 * 16 * (4 + 2) * (60 + 25))
-    ours(tabicl_classifier).fit(numbers(60, 1), classes(60, 2)).predict_proba(numbers(70, 3))
+    crumb = ours(tabicl_classifier).fit(numbers(60, 1), classes(60, 2))
+    crumb.backend_.fuse = False
+    crumb.predict_proba(numbers(70, 3))
     assert pieces == [25, 25, 20]
 
 

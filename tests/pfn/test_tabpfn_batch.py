@@ -89,7 +89,7 @@ def contexts(kind: str = "numbers", regression: bool = False) -> list[ContextTas
         [(60, 9, 3), (40, 12, 3), (60, 14, 3), (60, 5, 2), (40, 3, 3), (60, 7, 2)]
     ):
         y = targets(rows, i) * 10**i if regression else classes(rows, i, count)
-        tasks.append(ContextTask(table(kind, rows, i), y, table(kind, queries, 50 + i)))
+        tasks.append(ContextTask.of(table(kind, rows, i), y, table(kind, queries, 50 + i)))
     if kind == "numbers":
         assert isinstance(tasks[2].X, np.ndarray)
         tasks[2].X[:, 1] = 1.0
@@ -202,7 +202,7 @@ def test_calls_fit_in_memory(
 def test_estimate_is_not_below_what_a_pass_takes(tabpfn_classifier: Path) -> None:
     """The largest sum of tensors alive at once, as the allocator counts it."""
     tasks = [
-        ContextTask(numbers(200, i, 8), classes(200, i), numbers(50, 9 + i, 8)) for i in range(4)
+        ContextTask.of(numbers(200, i, 8), classes(200, i), numbers(50, 9 + i, 8)) for i in range(4)
     ]
     model = backend(tabpfn_classifier)
     list(model.predict_contexts(tasks, PROBA))
@@ -246,7 +246,9 @@ def test_what_the_batched_call_cannot_do(
 
 
 def test_contexts_that_the_package_refuses(tabpfn_classifier: Path) -> None:
-    tasks = [ContextTask(numbers(30, i, 501), classes(30, i), numbers(3, 9, 501)) for i in range(2)]
+    tasks = [
+        ContextTask.of(numbers(30, i, 501), classes(30, i), numbers(3, 9, 501)) for i in range(2)
+    ]
     with pytest.raises(
         InvalidInput, match=r"model_options.*features `501`.*ignore_pretraining_limits=True"
     ):
@@ -256,7 +258,7 @@ def test_contexts_that_the_package_refuses(tabpfn_classifier: Path) -> None:
 def test_declared_categories(tabpfn_classifier: Path) -> None:
     rng = np.random.default_rng(0)
     tasks = [
-        ContextTask(
+        ContextTask.of(
             rng.integers(0, 8, (90, 3)).astype(float),
             classes(90, i),
             rng.integers(0, 8, (9, 3)).astype(float),
@@ -320,17 +322,18 @@ def test_only_a_gpu_takes_contexts_together(
 
 def test_groups() -> None:
     """Tables and frames, shapes and classes do not mix; nor do few queries with very many."""
-    task = ContextTask(numbers(30, 1), classes(30, 1), numbers(5, 2))
+    X, y, queries = numbers(30, 1), classes(30, 1), numbers(5, 2)
+    task = ContextTask.of(X, y, queries)
     others = [
-        replace(task, X=numbers(31, 1), y=classes(31, 1)),
-        replace(task, X=numbers(30, 1, 5), queries=numbers(5, 2, 5)),
+        ContextTask.of(numbers(31, 1), classes(31, 1), queries),
+        ContextTask.of(numbers(30, 1, 5), y, numbers(5, 2, 5)),
         replace(task, y=classes(30, 1, 2)),
-        replace(task, X=pd.DataFrame(task.X), queries=pd.DataFrame(task.queries)),
-        replace(task, queries=numbers(500, 2)),
+        ContextTask.of(pd.DataFrame(X), y, pd.DataFrame(queries)),
+        ContextTask.of(X, y, numbers(500, 2)),
     ]
     keys = {module.group_of(one, PROBA) for one in [task, *others]}
     assert len(keys) == 6
-    same = replace(task, X=numbers(30, 3), y=classes(30, 4), queries=numbers(11, 5))
+    same = ContextTask.of(numbers(30, 3), classes(30, 4), numbers(11, 5))
     assert module.group_of(same, PROBA) == module.group_of(task, PROBA)
     whole = replace(task, y=np.arange(30))
     assert module.group_of(whole, Output("mean")) == module.group_of(task, Output("mean"))
@@ -338,6 +341,6 @@ def test_groups() -> None:
 
 def _alike(count: int) -> list[ContextTask]:
     return [
-        ContextTask(numbers(40, i), classes(40, i), numbers(3 + i % 2, 50 + i))
+        ContextTask.of(numbers(40, i), classes(40, i), numbers(3 + i % 2, 50 + i))
         for i in range(count)
     ]

@@ -186,6 +186,8 @@ def test_kept_bytes_are_what_is_kept(tabpfn_v1: Path) -> None:
 def test_limits(tabpfn_v1: Path) -> None:
     with pytest.raises(InvalidInput, match=r"has 101 columns, but the model .* at most 100"):
         ours(tabpfn_v1).fit(numbers(30, 1, columns=101), classes(30, 2))
+    with pytest.raises(InvalidInput, match="101 columns with those of the guide"):
+        ours(tabpfn_v1, guide="trees").fit(numbers(30, 1, columns=100), classes(30, 2, count=2))
     with pytest.raises(InvalidInput, match=r"has 11 classes, but the model .* at most 10"):
         ours(tabpfn_v1).fit(numbers(33, 1), classes(33, 2, count=11))
     proba = ours(tabpfn_v1).fit(numbers(60, 1, columns=100), classes(60, 2, count=10))

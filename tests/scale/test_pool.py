@@ -103,7 +103,9 @@ def test_not_covered(tmp_path, monkeypatch, strategy):
     held = disk.pool_.hold(plan.contexts)
     for context in plan.contexts:  # what the numbers stand for is what the model gets
         np.testing.assert_array_equal(disk.classes_[held.labels(context)], labels[context])
-        np.testing.assert_array_equal(held.take(context)["whole"], frame["whole"].iloc[context])
+        np.testing.assert_array_equal(
+            held.slice(context).rows()["whole"], frame["whole"].iloc[context]
+        )
 
 
 HERDED = {"n_clusters": 20, "context_size": 100, "min_per_class": 0}

@@ -18,6 +18,7 @@ from crumb import CrumbClassifier, CrumbRegressor, select_contexts
 from crumb.cli import main
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.pfn import BackendSettings, ContextTask, resolve_backend
+from crumb.pfn.base import TargetScale
 from crumb.table.embedding import COMPONENTS
 
 SMALL = {"n_clusters": 3, "context_size": 30, "device": "cpu"}
@@ -37,7 +38,8 @@ def test_embeddings_are_those_of_the_package(make: Any, tmp_path: Path) -> None:
     )
     X, y = table(40)
     target = X[:, 0] * 100 if task == "regression" else y
-    one = ContextTask(X, target, X[:7] + 0.1)
+    seen_as = TargetScale.of(target).scaled(target) if task == "regression" else y
+    one = ContextTask.of(X, seen_as, X[:7] + 0.1)
     estimator = backend.estimator().fit(X, target)
     seen: list[torch.Tensor] = []
     hook = estimator.model_.row_interactor.register_forward_hook(

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from crumb.errors import InvalidInput
 from crumb.estimator import CrumbClassifier, CrumbRegressor, quantile_levels
-from crumb.infer import context_key, infer, keep_contexts
+from crumb.infer import answer, context_key, keep_contexts
 from crumb.machine import collect_garbage, out_of_memory
 from crumb.online.drift import Baseline
 from crumb.online.memory import LabelledRows, refitted
@@ -79,7 +79,8 @@ class PlanVersion:
         order = takewhile(lambda _: not stop(), np.argsort(-use, kind="stable"))
         contexts = (self.plan.contexts[cluster] for cluster in order)
         try:
-            keep_contexts(self.estimator.backend_, self.estimator.pool_, contexts)
+            held = self.estimator.pool_.hold(self.plan.contexts)
+            keep_contexts(self.estimator.backend_, held, contexts)
         except Exception as error:
             if not out_of_memory(error):
                 raise
@@ -96,7 +97,7 @@ class PlanVersion:
         # Labels are the most probable classes where there are probabilities, as in ``predict``.
         from_proba = output.kind == "label" and "proba" in estimator.backend_.outputs
         asked = Output("proba") if from_proba else output
-        values = infer(
+        values = answer(
             *(estimator.backend_, estimator.pool_, self.plan.contexts, labels, rows, asked),
             again=True,
             keep=keep,

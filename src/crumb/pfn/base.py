@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +18,7 @@ import numpy as np
 from crumb.errors import InvalidInput
 from crumb.machine import quiet, said_once, torch_threads
 from crumb.pfn.models import Checkpoint, card_for, locate, model_names
+from crumb.pfn.numbers import Numbers, Slice
 
 if TYPE_CHECKING:
     from crumb.table.encoder import Rows
@@ -27,9 +29,9 @@ CARDINALITY = "The following categorical columns have a cardinality above"
 
 @dataclass(frozen=True)
 class TargetScale:
-    """Targets of a context around 0 and of size 1, in float64.
+    """Targets of a context with mean 0 and deviation 1, in float64.
 
-    Networks work in float32, where 1e9 + 1 is 1e9 and 1e39 is infinite.
+    Networks are made for that. They work in float32, where 1e9 + 1 is 1e9 and 1e39 is infinite.
     """
 
     unit: float = 1.0  # a power of two: dividing by it loses nothing, and nothing overflows after
@@ -39,8 +41,9 @@ class TargetScale:
     @classmethod
     def of(cls, y: np.ndarray) -> TargetScale:
         unit = 2.0 ** max(-1_000, int(np.frexp(np.abs(y).max())[1]) - 1)
-        centre = float(np.median(y / unit))
-        spread = float(np.sqrt(np.mean((y / unit - centre) ** 2)))
+        y = y / unit
+        centre = float(y[0] + np.mean(y - y[0]))  # exact where all are equal
+        spread = float(np.sqrt(np.mean((y - centre) ** 2)))
         return cls(unit, centre, spread or 1.0)
 
     def scaled(self, y: np.ndarray) -> np.ndarray:
@@ -51,21 +54,47 @@ class TargetScale:
         return (answer * self.spread + self.centre) * self.unit
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ContextTask:
-    """One pass: a labelled context, and the queries that share it.
+    """One pass: a labelled context, and the queries that share it, as slices of their tables.
 
-    ``y`` holds numbers for regression. For classification it holds the codes 0 … C−1 of the classes
+    ``y`` holds numbers for regression, scaled where the back-end ``scales_targets``. For
+    classification it holds the codes 0 … C−1 of the classes
     in *this* context, and each of them occurs. ``key`` tells one context from another where the
     same ones will come again; it is None where they will not. ``keep`` says whether such a context
     may be kept in memory.
     """
 
-    X: Rows
+    context: Slice
     y: np.ndarray
-    queries: Rows
+    asked: Slice
     key: bytes | None = None
     keep: bool = True
+
+    @classmethod
+    def of(
+        cls, X: Rows, y: np.ndarray, queries: Rows, key: bytes | None = None, keep: bool = True
+    ) -> ContextTask:
+        """A context that is a table of its own."""
+        table = Numbers(X)
+        return cls(Slice.whole(table), y, Slice.whole(Numbers(queries, table)), key, keep)
+
+    @cached_property
+    def X(self) -> Rows:
+        """The rows of the context, for packages that prepare them themselves."""
+        return self.context.rows()
+
+    @cached_property
+    def queries(self) -> Rows:
+        return self.asked.rows()
+
+    @property
+    def columns(self) -> int:
+        return self.context.table.rows.shape[1]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A task travels without the rest of the pool."""
+        return ContextTask.of, (self.X, self.y, self.queries, self.key, self.keep)
 
 
 @dataclass(frozen=True)
@@ -105,7 +134,7 @@ class Backend(ABC):
     most_categories: ClassVar[int] = sys.maxsize
     # Whether it can learn from columns that hold one value or none.
     missing_is_a_value: ClassVar[bool] = True
-    # Whether targets must be brought to the size of 1. An estimator of the user's own may have
+    # Whether targets must have mean 0 and deviation 1. An estimator of the user's own may have
     # settings in the units of its targets, and works in float64.
     scales_targets: ClassVar[bool] = False
 
@@ -119,6 +148,11 @@ class Backend(ABC):
         """Answers in the order of the tasks, one network for all of them."""
         for task in tasks:
             yield self.predict_context(task, output)
+
+    @property
+    def together(self) -> int:
+        """Contexts that should be answered at once where the time of one is measured."""
+        return 1 if self.settings.device == "cpu" else TOGETHER
 
     def embed(self, task: ContextTask) -> np.ndarray:
         """(q, D): the queries as the model sees them, before rows learn from each other."""
@@ -152,6 +186,7 @@ class Backend(ABC):
             )
 
 
+TOGETHER = 8  # contexts that make a GPU as busy as more would
 # The packages keep the state of a pass inside the network, so it does one pass at a time.
 _pass = threading.Lock()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +27,8 @@ Block = Callable[..., Tensor]
 
 # Tokens of a row up to which attention with its weights written out is the faster one on a GPU.
 MOST_DENSE = 144
+# Columns, and rows, that go through the network together on a CPU.
+CPU_COLUMNS, CPU_ROWS = 5, 256
 
 
 class Keys(NamedTuple):
@@ -137,17 +140,31 @@ def _columns(
     x = cells.flatten(0, 1).to(dtype)  # (B·d, n, E)
     del cells
     keys = keys.repeated(X.shape[2])
-    # A few learnt points look at the training rows, then all rows at the points.
-    for layer in column.tf_col.blocks:
-        points = layer.ind_vectors.to(dtype).unsqueeze(0)
-        points = block(layer.multihead_attn1, points, x[:, : keys.most], keys=keys)
-        x = block(layer.multihead_attn2, x, points)
+    # A mask has a line for each of all columns.
+    together = CPU_COLUMNS if keys.mask is None else len(x)
+    x = _in_parts(partial(_induced, column, keys, block), x, 0, together)
     x = x.unflatten(0, (X.shape[0], X.shape[2]))
     if column.affine:
         scale = _norm(column.ln_w, _linear(column.out_w, x))
         shift = _norm(column.ln_b, _linear(column.out_b, x))
         x = (groups * scale + shift).to(dtype)
     return x
+
+
+def _induced(column: Any, keys: Keys, block: Block, x: Tensor) -> Tensor:
+    """A few learnt points look at the training rows of a column, then all rows at the points."""
+    for layer in column.tf_col.blocks:
+        points = layer.ind_vectors.to(x.dtype).unsqueeze(0)
+        points = block(layer.multihead_attn1, points, x[:, : keys.most], keys=keys)
+        x = block(layer.multihead_attn2, x, points)
+    return x
+
+
+def _in_parts(work: Callable[[Tensor], Tensor], x: Tensor, dim: int, size: int) -> Tensor:
+    """On a CPU a few at a time, which stay in its caches; all at once elsewhere."""
+    if x.device.type != "cpu" or x.shape[dim] <= size:
+        return work(x)
+    return torch.cat([work(part) for part in x.split(size, dim)], dim)
 
 
 def _cells(column: Any, X: Tensor, groups: Tensor, keys: Keys) -> Tensor:
@@ -169,7 +186,10 @@ def _groups(column: Any, X: Tensor) -> Tensor:
 
 def _rows(network: TabICL, x: Tensor, block: Block) -> Tensor:
     """Row interaction: the cells of a row (B, n, d, E), summed up in C tokens (B, n, C·E)."""
-    row = network.row_interactor
+    return _in_parts(partial(_summed, network.row_interactor, block), x, 1, CPU_ROWS)
+
+
+def _summed(row: Any, block: Block, x: Tensor) -> Tensor:
     rope, shape = row.tf_row.rope, x.shape[:2]
     tokens = row.cls_tokens.to(x.dtype).expand(*shape, -1, -1)
     x = torch.cat([tokens, x], dim=2).flatten(0, 1)  # (B·n, C + d, E)

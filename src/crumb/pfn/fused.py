@@ -10,7 +10,7 @@ What cannot be stacked is left to them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -22,13 +22,26 @@ from torch import Tensor
 
 from crumb.machine import free_bytes
 from crumb.pfn.base import ContextTask, Output
-from crumb.pfn.contexts import halved
+from crumb.pfn.contexts import bounded, halved
 from crumb.pfn.forward import MOST_DENSE, attention_block, forward, keys_of, represent, supports
-from crumb.pfn.preprocess import Member, Rowset, Scale, encode, ensemble_of, members, standardised
+from crumb.pfn.numbers import Slice
+from crumb.pfn.preprocess import (
+    Columns,
+    Member,
+    Rowset,
+    columns_of,
+    encoded,
+    ensemble_of,
+    members,
+    rowset,
+    sizes_of,
+    standardised,
+)
 from crumb.pfn.tabicl_package import TabICL
 
 HELD_BYTES = 1 << 30  # of the tasks that are held at a time
-TASK_BYTES = 1 << 20  # that a task counts for at least
+TASK_BYTES = 1 << 16  # that a task counts for at least
+BLOCK_CELLS = 1 << 24  # of contexts that are looked at together: about 1 GiB
 # Rows, or columns, of all tables that are embedded together: kernels count them in 16 bits.
 MOST_ROWS = 60_000
 MOST_PADDING = 0.25  # share of a stack that may be padding
@@ -42,10 +55,12 @@ LEVELS = tuple(i / 10 for i in range(1, 10))  # the quantiles that the package g
 class Prepared:
     """A task as the network will see it, and what it has answered so far."""
 
-    numbers: dict[str, Rowset]  # for each norm method of its members
+    context: Slice
+    asked: Slice
+    kept: Columns
+    numbers: dict[str, Rowset]  # for each norm method of its members, "none" apart
     y: np.ndarray  # class codes, or scaled targets
     members: tuple[Member, ...]
-    scale: Scale | None  # None: classification
     dtype: torch.dtype  # the precision in which the package would run it
     sum: np.ndarray | None = None  # of the answers of the members
     refused: bool = False  # too large for the device
@@ -55,15 +70,18 @@ class Prepared:
         return self.members[0].columns.size
 
     @property
+    def kind(self) -> Hashable:
+        """What tasks of one stack have in common."""
+        return self.columns, self.dtype, self.context.table.shape
+
+    @property
     def queries(self) -> int:
-        return len(self.numbers[self.members[0].norm].queries)
+        return len(self.asked)
 
     def add(self, start: int, answer: np.ndarray) -> None:
         """A member's answer to the queries from ``start`` on."""
-        if self.scale is not None:
-            answer = self.scale.unscaled(answer)
-        else:  # a network has more classes than a context
-            answer = answer[:, : self.members[0].classes.size]
+        if classes := self.members[0].classes.size:  # a network has more than a context
+            answer = answer[:, :classes]
         if self.sum is None:
             self.sum = np.zeros((self.queries, *answer.shape[1:]), dtype=np.float32)
         self.sum[start : start + len(answer)] += answer
@@ -113,37 +131,42 @@ class Footprint:
 
 
 class FusedPasses:
-    """Answers tasks with one network in as few passes as memory allows."""
+    """Answers tasks with one network in as few passes as memory allows, or each in its own."""
+
+    apart = False
 
     def __init__(
         self, network: TabICL, estimator: Any, output: Output, device: torch.device, most_bytes: int
     ):
         self.network, self.estimator, self.output, self.device = network, estimator, output, device
         self.most_bytes = most_bytes
+        self.at = torch.device("cpu") if device.type == "mps" else device  # mps has no float64
         self.ensemble = ensemble_of(estimator, network)
 
     def __call__(self, tasks: Sequence[ContextTask]) -> list[np.ndarray | None]:
         """An answer for each task; None where the package should give it."""
         if self.estimator.n_estimators > 1 and not self.network.col_feature_group:
             return [None] * len(tasks)  # members of v1 share one embedding of the columns
-        budget = self._budget()
-        prepared = [self._prepared(task) for task in tasks]
-        groups: dict[tuple[int, torch.dtype], list[Table]] = {}
+        budget, prepared = self._budget(), self._prepared(tasks)
+        groups: dict[Hashable, list[Table]] = {}
         for one in prepared:
             if one is not None:
-                groups.setdefault((one.columns, one.dtype), []).extend(self._tables(one, budget))
-        for (columns, dtype), tables in groups.items():
-            for stack in stacks(tables, Footprint.of(self.network, columns, dtype), budget):
+                groups.setdefault(one.kind, []).extend(self._tables(one, budget))
+        for tables in filter(None, groups.values()):
+            columns, dtype = tables[0].task.columns, tables[0].task.dtype
+            footprint = Footprint.of(self.network, columns, dtype)
+            alone = ([table] for table in tables)
+            for stack in alone if self.apart else stacks(tables, footprint, budget):
                 self._run(stack, budget)
         return [None if one is None or one.refused else self._answer(one) for one in prepared]
 
     @torch.no_grad()
     def embed(self, task: ContextTask) -> np.ndarray:
         """The queries (q, C·E) before rows learn from each other, as the first member sees them."""
-        one = self._prepared(task, most_members=1)
+        (one,) = self._prepared([task], most_members=1)
         if one is None:  # nothing that the network could read
             width = self.network.embed_dim * self.network.row_num_cls
-            return np.zeros((len(task.queries), width), dtype=np.float32)
+            return np.zeros((len(task.asked), width), dtype=np.float32)
         pieces = self._tables(one, self._budget())
         if one.refused:
             raise MemoryError(
@@ -157,24 +180,52 @@ class FusedPasses:
             answers.append(rows[0, piece.rows :].float().cpu().numpy())
         return np.concatenate(answers)
 
+    @property
+    def transforms(self) -> bool:
+        """Whether transformers of the package have a part in it."""
+        norms = self.ensemble["norm_methods"]
+        return norms[: self.estimator.n_estimators] != ("none",)
+
+    def bytes(self, task: ContextTask) -> int:
+        """Memory of a pass for one task, about."""
+        footprint = Footprint.of(self.network, task.columns, torch.float32)
+        return footprint.cells * (len(task.y) + min(len(task.asked), LEAST_QUERIES))
+
     def _budget(self) -> int:
         return min(self.most_bytes, free_bytes(str(self.device)))
 
-    def _prepared(self, task: ContextTask, most_members: int | None = None) -> Prepared | None:
-        classify = self.network.max_classes > 0
-        classes = int(task.y.max()) + 1 if classify else 0
-        if classes > self.network.max_classes or not len(task.queries):
+    def _prepared(
+        self, tasks: Sequence[ContextTask], most_members: int | None = None
+    ) -> list[Prepared | None]:
+        """What the package would make of each task; None where it should do so itself."""
+        found: dict[int, Columns | None] = {}
+        groups: dict[Hashable, list[int]] = {}
+        for i, task in enumerate(tasks):
+            if len(task.asked) and self._classes(task) <= self.network.max_classes:
+                groups.setdefault(task.context.table.shape, []).append(i)
+        for group in groups.values():
+            group.sort(key=lambda i: len(tasks[i].y))
+            for some in bounded(group, lambda i: tasks[i].context.cells, BLOCK_CELLS):
+                kept = columns_of([tasks[i].context for i in some], self.at)
+                found.update(zip(some, kept, strict=True))
+        return [self._as_seen(task, found.get(i), most_members) for i, task in enumerate(tasks)]
+
+    def _classes(self, task: ContextTask) -> int:
+        return int(task.y.max()) + 1 if self.network.max_classes > 0 else 0
+
+    def _as_seen(
+        self, task: ContextTask, kept: Columns | None, most_members: int | None
+    ) -> Prepared | None:
+        if kept is None or not task.asked.table.finite:
             return None
-        if (rows := encode(task.X, task.queries)) is None:
-            return None
-        scale = None if classify else Scale.of(task.y)
-        y = task.y.astype(np.int64) if scale is None else scale.scaled(task.y)
-        ensemble = members(rows.context.shape[1], classes, **self.ensemble)[:most_members]
-        norms = {member.norm for member in ensemble}
-        numbers = {norm: rows.normalised(norm, self.ensemble) for norm in norms}
-        half = self.estimator.in_half_precision(self.device, task.X.shape)
+        y = task.y.astype(np.int64 if self.network.max_classes > 0 else np.float32)
+        ensemble = members(kept.kept.size, self._classes(task), **self.ensemble)[:most_members]
+        norms = {member.norm for member in ensemble} - {"none"}
+        rows = rowset(task.context, task.asked, kept) if norms else None
+        numbers = {norm: rows.normalised(norm, self.ensemble) for norm in norms} if rows else {}
+        half = self.estimator.in_half_precision(self.device, (len(task.y), task.columns))
         dtype = torch.get_autocast_dtype(self.device.type) if half else torch.float32
-        return Prepared(numbers, y, ensemble, scale, dtype)
+        return Prepared(task.context, task.asked, kept, numbers, y, ensemble, dtype)
 
     def _tables(self, one: Prepared, budget: int) -> list[Table]:
         """All members of a task, its queries in pieces that fit; none if too few would fit."""
@@ -236,21 +287,24 @@ class FusedPasses:
         views = {table.view: table for table in stack}
         kinds = sorted(views.values(), key=lambda table: table.member.norm != "none")
         plain = sum(table.member.norm == "none" for table in kinds)
-        rows = np.zeros((len(kinds), most + asked, stack[0].member.columns.size))
-        for i, table in enumerate(kinds):
-            numbers = table.task.numbers[table.member.norm]
-            rows[i, : table.rows] = numbers.context
-            rows[i, most : most + table.queries] = numbers.queries[table.start : table.stop]
-        at = torch.device("cpu") if self.device.type == "mps" else self.device  # mps has no float64
-        X = torch.from_numpy(rows).to(at)
-        sizes = torch.tensor([table.rows for table in kinds[:plain]], device=at)
-        ready = standardised(X[:plain], most, sizes, self.estimator.outlier_threshold)
-        X = torch.cat([ready, X[plain:].float()]).to(self.device)
+        parts = [self._plain(kinds[:plain], most, asked)] if plain else []
+        if plain < len(kinds):
+            parts.append(_normalised(kinds[plain:], most, asked))
+        X = torch.cat([part.to(self.device) for part in parts])
         place = {table.view: i for i, table in enumerate(kinds)}
         view = torch.tensor([place[table.view] for table in stack], device=self.device)
         columns = torch.from_numpy(np.stack([table.member.columns for table in stack]))
         every = torch.arange(X.shape[1], device=self.device)
         return X[view[:, None, None], every[:, None], columns.to(self.device)[:, None]]
+
+    def _plain(self, tables: list[Table], most: int, asked: int) -> Tensor:
+        """Tables whose norm method is "none"."""
+        contexts = [table.task.context for table in tables]
+        queries = [table.task.asked[table.start : table.stop] for table in tables]
+        kept = [table.task.kept for table in tables]
+        X = encoded(contexts, queries, kept, most, asked, self.at)
+        sizes = sizes_of(contexts, self.at)
+        return standardised(X, most, sizes, self.estimator.outlier_threshold)
 
     def _probabilities(self, logits: Tensor, stack: list[Table]) -> Tensor:
         """Logits (or probabilities, if these are averaged), classes back in their order."""
@@ -273,12 +327,22 @@ class FusedPasses:
     def _answer(self, one: Prepared) -> np.ndarray:
         assert one.sum is not None
         mean = one.sum / len(one.members)
-        if one.scale is not None:
+        if self.network.max_classes == 0:
             return mean
         if self.estimator.average_logits:
             temperature = self.estimator.softmax_temperature
             mean = self.estimator.softmax(mean, axis=-1, temperature=temperature)
         return mean / mean.sum(axis=1, keepdims=True)
+
+
+def _normalised(tables: list[Table], most: int, asked: int) -> Tensor:
+    """Tables that the package has normalised."""
+    rows = np.zeros((len(tables), most + asked, tables[0].member.columns.size), np.float32)
+    for i, table in enumerate(tables):
+        numbers = table.task.numbers[table.member.norm]
+        rows[i, : table.rows] = numbers.context
+        rows[i, most : most + table.queries] = numbers.queries[table.start : table.stop]
+    return torch.from_numpy(rows)
 
 
 def can_fuse(network: TabICL, estimator: Any) -> bool:
@@ -294,7 +358,7 @@ def can_fuse(network: TabICL, estimator: Any) -> bool:
 
 
 def task_bytes(task: ContextTask) -> int:
-    return TASK_BYTES + 8 * (task.X.size + task.queries.size)
+    return TASK_BYTES + 8 * (task.context.cells + task.asked.cells)
 
 
 def stacks(tables: list[Table], footprint: Footprint, budget: int) -> Iterator[list[Table]]:

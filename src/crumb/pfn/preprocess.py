@@ -1,26 +1,26 @@
 """What tabicl does to a table before its network sees it, for many contexts at once.
 
 The package fits its transformers on one context at a time, on the CPU. That takes longer than the
-pass itself takes on a GPU. Here ``encode`` brings the rows to numbers as the package does,
-``members`` takes the shuffles of its ensemble from its own generator, and ``standardised`` does its
-standardising and clipping for a whole stack of contexts on the device. The other normalisations
-("power", "quantile" …) are the package's own. ``tests/pfn/test_preprocess.py``
-compares each with the package.
+pass itself takes on a GPU. Here contexts are slices of a pool that is numbers already
+(``numbers.py``). ``columns_of`` finds what varies in each context and what fills its holes,
+``encoded`` ranks its categories and fills the holes, and ``standardised`` standardises and clips:
+each for a whole stack on the device. ``members`` takes the shuffles of the ensemble from the
+package's own generator. The other normalisations ("power", "quantile" …) are the package's own.
+``tests/pfn/test_preprocess.py`` compares each with the package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
-from crumb.pfn.tabicl_package import Ensemble, PreprocessingPipeline, TabICL, TransformToNumerical
-from crumb.table.encoder import Rows
+from crumb.pfn.numbers import Numbers, Slice
+from crumb.pfn.tabicl_package import Ensemble, PreprocessingPipeline, TabICL
 
 LARGEST_SCORE = 100.0  # z-scores are clipped here
 SMALLEST = 1e-6  # added to, or the least of, a standard deviation
@@ -40,6 +40,13 @@ class Rowset(NamedTuple):
         pipeline = PreprocessingPipeline(norm, ensemble["outlier_threshold"], seed)
         pipeline.fit(self.context)
         return Rowset(pipeline.X_transformed_, pipeline.transform(self.queries))
+
+
+class Columns(NamedTuple):
+    """What a context's columns are to the package."""
+
+    fill: np.ndarray  # (all,): what stands for a number that is missing
+    kept: np.ndarray  # those that vary; the package leaves out the others
 
 
 class Member(NamedTuple):
@@ -72,45 +79,108 @@ def members(n_features: int, n_classes: int, **ensemble: Any) -> tuple[Member, .
     )
 
 
-def encode(context: Rows, queries: Rows) -> Rowset | None:
-    """Numbers without holes, in the columns that vary in the context.
+def columns_of(contexts: Sequence[Slice], device: torch.device) -> list[Columns | None]:
+    """What there is to know of each context before it is encoded; all tables have one shape.
 
     None where the package would refuse the rows.
     """
-    read = _from_frame if isinstance(context, pd.DataFrame) else _from_array
-    rows = read(context, queries)
-    if rows.context.shape[1] == 0 or not all(np.isfinite(part).all() for part in rows):
+    sizes, categories = sizes_of(contexts, device)[:, None], contexts[0].table.shape[1]
+    X = gathered(contexts, max(map(len, contexts)), device)
+    there = (torch.arange(X.shape[1], device=device) < sizes).unsqueeze(-1) & ~X.isnan()
+    count = there.sum(dim=1)  # (B, d)
+    low = X.masked_fill(~there, torch.inf).amin(dim=1)
+    varies = X.masked_fill(~there, -torch.inf).amax(dim=1) > low
+    holes = count < sizes
+    varies[:, :categories] |= (holes & (count > 0))[:, :categories]  # missing is a category
+    fill = X.masked_fill(~there, 0).sum(dim=1) / count.clamp(min=1)
+    fill[:, :categories] = 0
+    found = (part.cpu().numpy() for part in (varies, fill, low, holes))
+    return list(map(partial(_columns, categories), contexts, *found))
+
+
+def _columns(
+    categories: int,
+    context: Slice,
+    varies: np.ndarray,
+    fill: np.ndarray,
+    low: np.ndarray,
+    holes: np.ndarray,
+) -> Columns | None:
+    table = context.table
+    exactly = (holes & ~varies)[categories:].any() or table.precision.itemsize < 8
+    if exactly:  # the last bits of the means count
+        fill[categories:] = table.means(context.ids)
+        varies[categories:] |= (holes & np.isfinite(low) & (fill != low))[categories:]
+    if not (table.finite and np.isfinite(fill).all() and len(fill)):
         return None
-    varies = (rows.context != rows.context[0]).any(axis=0)
-    if varies.all() or len(rows.context) == 1:  # one row says nothing about what varies
-        return rows
+    if len(context) == 1:  # one row says nothing about what varies
+        varies[:] = True
     varies[0] |= not varies.any()  # a network needs a column
-    return Rowset(rows.context[:, varies], rows.queries[:, varies])
+    return Columns(fill, np.flatnonzero(varies))
 
 
-def _from_frame(context: pd.DataFrame, queries: pd.DataFrame) -> Rowset:
-    encoder = TransformToNumerical().fit(context)
-    both = (encoder.transform(rows) for rows in (context, queries))
-    return Rowset(*(np.asarray(rows, dtype=np.float64) for rows in both))
+def encoded(
+    contexts: Sequence[Slice],
+    queries: Sequence[Slice],
+    columns: Sequence[Columns],
+    train: int,
+    asked: int,
+    device: torch.device,
+) -> Tensor:
+    """Numbers without holes in the columns that vary, float64 (B, train + asked, d).
 
-
-def _from_array(context: np.ndarray, queries: np.ndarray) -> Rowset:
-    """Holes filled with the mean of the column in the context, or 0 where there is none.
-
-    In the precision and the order of scikit-learn's imputer: the last bit of a mean decides whether
-    a filled column is still constant, and so left out.
+    Contexts are padded to ``train`` rows and queries to ``asked`` rows. All tables have one shape,
+    and equally many columns that vary.
     """
-    context, queries = (
-        rows if rows.dtype.kind == "f" else rows.astype(np.float64) for rows in (context, queries)
-    )
-    missing, asked = np.isnan(context), np.isnan(queries)
-    if missing.any() or asked.any():
-        filled = context.copy(order="K")
-        filled[missing] = 0
-        count = len(context) - missing.sum(axis=0)
-        mean = (filled.sum(axis=0) / np.maximum(count, 1)).astype(context.dtype)
-        context, queries = np.where(missing, mean, context), np.where(asked, mean, queries)
-    return Rowset(context.astype(np.float64, copy=False), queries.astype(np.float64, copy=False))
+    X = torch.cat([gathered(contexts, train, device), gathered(queries, asked, device)], dim=1)
+    categories = contexts[0].table.shape[1]
+    stacked = (np.stack(part) for part in zip(*columns, strict=True))
+    fill, kept = (torch.from_numpy(part).to(device) for part in stacked)
+    numbers = X[..., categories:]
+    numbers.copy_(numbers.where(~numbers.isnan(), fill[:, None, categories:]))
+    if categories:
+        X[..., :categories] = ranked(X[..., :categories], train, sizes_of(contexts, device))
+    return X.gather(2, kept[:, None].expand(-1, X.shape[1], -1))
+
+
+def sizes_of(contexts: Sequence[Slice], device: torch.device) -> Tensor:
+    return torch.tensor([len(context) for context in contexts], device=device)
+
+
+def rowset(context: Slice, queries: Slice, columns: Columns) -> Rowset:
+    """One context, for the package's own transformers."""
+    train, cpu = len(context), torch.device("cpu")
+    X = encoded([context], [queries], [columns], train, len(queries), cpu)[0].numpy()
+    return Rowset(X[:train], X[train:])
+
+
+def gathered(slices: Sequence[Slice], most: int, device: torch.device) -> Tensor:
+    """The numbers of slices (B, most, d), padded with rows that mean nothing."""
+    ids = np.zeros((len(slices), most), dtype=np.int64)
+    tables: dict[Numbers, list[int]] = {}
+    for i, one in enumerate(slices):
+        ids[i, : len(one)] = one.ids
+        tables.setdefault(one.table, []).append(i)
+    parts = [table.gather(ids[members], device) for table, members in tables.items()]
+    if len(parts) == 1:
+        return parts[0]
+    order = np.argsort(np.concatenate(list(tables.values())))
+    return torch.cat(parts)[torch.from_numpy(order).to(device)]
+
+
+def ranked(codes: Tensor, train: int, sizes: Tensor) -> Tensor:
+    """Categories (B, n, k) by their rank among those of the context, which has ``sizes`` (B,) rows.
+
+    −1 where a cell is missing or holds what the context does not: scikit-learn's ordinal encoder.
+    """
+    codes = codes.mT.nan_to_num(nan=-1.0).contiguous()
+    padding = torch.arange(train, device=codes.device) >= sizes[:, None, None]
+    known = codes[..., :train]
+    known = known.masked_fill(padding | (known < 0), torch.inf).sort(dim=-1).values
+    rank = (known.diff(dim=-1, prepend=known[..., :1]) > 0).cumsum(dim=-1)
+    place = torch.searchsorted(known, codes).clamp(max=train - 1)
+    there = known.gather(-1, place) == codes
+    return torch.where(there, rank.gather(-1, place), -1).mT.to(codes.dtype)
 
 
 def standardised(X: Tensor, train: int, lengths: Tensor, threshold: float) -> Tensor:
@@ -143,21 +213,3 @@ def _moments(X: Tensor, counted: Tensor, lost: Tensor | int) -> tuple[Tensor, Te
     mean = torch.where(counted, X, 0).sum(dim=1, keepdim=True) / count
     squares = torch.where(counted, X - mean, 0).square().sum(dim=1, keepdim=True)
     return mean, (squares / (count - lost)).sqrt()
-
-
-class Scale(NamedTuple):
-    """The targets of a context as scikit-learn's ``StandardScaler`` scales them, in float32."""
-
-    mean: np.float32
-    deviation: np.float32
-
-    @classmethod
-    def of(cls, y: np.ndarray) -> Scale:
-        y = y.astype(np.float32)
-        return cls(np.float32(y.mean(dtype=np.float64)), np.float32(y.std(dtype=np.float64) or 1.0))
-
-    def scaled(self, y: np.ndarray) -> np.ndarray:
-        return (y.astype(np.float32) - self.mean) / self.deviation
-
-    def unscaled(self, y: np.ndarray) -> np.ndarray:
-        return y * self.deviation + self.mean

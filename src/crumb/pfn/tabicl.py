@@ -2,22 +2,24 @@
 
 The package reads its checkpoint at every ``fit``. Here its estimators get one network, which is
 loaded once per process and device and shared by all contexts. On a GPU many contexts go through it
-in one pass (``fused.py``).
+in one pass, on a CPU side by side (``fused.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
 from tabicl import TabICLClassifier, TabICLRegressor
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
+from crumb.machine import resolve_jobs, said_once, task_threads
 from crumb.pfn.architecture import V1_ARCHITECTURE, build
 from crumb.pfn.base import BackendSettings, ContextTask, Output
 from crumb.pfn.contexts import KeepingBackend, bounded, pieces, tensor_bytes
@@ -25,6 +27,8 @@ from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, ta
 from crumb.pfn.models import Checkpoint, per_file, read_checkpoint
 from crumb.pfn.tabicl_package import TabICL, resolve_torch_device
 
+# Tasks and their answers; None: the package should give it.
+Answered: TypeAlias = tuple[list[ContextTask], list[np.ndarray | None]]
 # Largest activation of one pass on a CPU, where the package does not split a pass.
 PASS_BYTES = 2 << 30
 # Products of few rows round differently from products of many. With a frozen plan an answer depends
@@ -76,7 +80,8 @@ class TabICLBackend(KeepingBackend):
     estimators: ClassVar = {"classification": SharedClassifier, "regression": SharedRegressor}
     reserved = frozenset({"model_path", "checkpoint_version", "allow_auto_download"})
     most_categories = 40  # by the package's own measure
-    # Whether contexts share passes. None: except on a CPU, where it is slower.
+    # Whether contexts share passes. None: except on a CPU, where each has a thread of its own.
+    # False: the package's own passes, one after the other.
     fuse: bool | None = None
 
     def __init__(
@@ -100,18 +105,50 @@ class TabICLBackend(KeepingBackend):
     def predict_contexts(
         self, tasks: Iterable[ContextTask], output: Output
     ) -> Iterator[np.ndarray]:
-        on_gpu = resolve_torch_device(self.estimator().device).type != "cpu"
-        passes = self._passes(output) if (on_gpu if self.fuse is None else self.fuse) else None
+        passes = None if self.fuse is False else self._passes(output)
         if passes is None:
             yield from super().predict_contexts(tasks, output)
             return
-        for some in bounded(tasks, task_bytes, HELD_BYTES):
-            stacked = [i for i, task in enumerate(some) if self.kept_under(task) is None]
-            with self.alone():
-                answers = dict(zip(stacked, passes([some[i] for i in stacked]), strict=True))
-            for i, task in enumerate(some):
-                answer = answers.get(i)
+        together = self._stacked if self.fuse or not self.on_cpu else self._side_by_side
+        for some, answers in together(tasks, passes):
+            for task, answer in zip(some, answers, strict=True):
                 yield self.predict_context(task, output) if answer is None else answer
+
+    @property
+    def on_cpu(self) -> bool:
+        return resolve_torch_device(self.estimator().device).type == "cpu"
+
+    @property
+    def together(self) -> int:
+        return resolve_jobs(self.settings.n_jobs) if self.on_cpu else super().together
+
+    def _stacked(self, tasks: Iterable[ContextTask], passes: FusedPasses) -> Iterator[Answered]:
+        """Contexts that share passes."""
+        for some in bounded(tasks, task_bytes, HELD_BYTES):
+            apart = [task for task in some if self.kept_under(task) is None]
+            with self.alone():
+                answers = dict(zip(map(id, apart), passes(apart), strict=True))
+            yield some, [answers.get(id(task)) for task in some]
+
+    def _side_by_side(
+        self, tasks: Iterable[ContextTask], passes: FusedPasses
+    ) -> Iterator[Answered]:
+        """Contexts that have a thread each: on a CPU a stack falls out of its caches.
+
+        A context that comes again is left to the package, whose cache of it gives the same bits.
+        """
+        passes.apart = True
+
+        def answer(task: ContextTask) -> np.ndarray | None:
+            return passes([task])[0] if task.key is None else None
+
+        # No more than there are threads: under a budget of time the next contexts may be cut.
+        for some in bounded(tasks, lambda _: 1, resolve_jobs(self.settings.n_jobs)):
+            fit = self.settings.stack_bytes // max(map(passes.bytes, some))
+            quiet = said_once(self._said) if passes.transforms else nullcontext()
+            with quiet, task_threads(self.settings.n_jobs, min(fit, len(some))) as each:
+                answers = list(each(answer, some))
+            yield some, answers
 
     def _passes(self, output: Output) -> FusedPasses | None:
         """None: the options or the network need the package's own passes."""
@@ -163,7 +200,7 @@ class TabICLBackend(KeepingBackend):
         network = self.network
         width = network.embed_dim * network.row_num_cls
         members = self.settings.options.get("n_estimators", self.settings.n_estimators)
-        rows = 8 * width * network.icl_num_blocks * len(task.X) * members
+        rows = 8 * width * network.icl_num_blocks * len(task.y) * members
         return int(1.25 * rows)  # the columns have some too
 
     def work(self, rows: int, queries: int, columns: int) -> float:
@@ -184,12 +221,12 @@ class TabICLBackend(KeepingBackend):
         return float(numbers + blocks + net.icl_num_blocks * learning)
 
     def bytes(self, rows: int, queries: int, columns: int) -> float:
-        """The widest activations of a pass; on a GPU contexts share passes of ``stack_bytes``."""
-        net = self.network
+        """The widest activations of a pass, and of those that run beside it or share it."""
+        net, most = self.network, self.settings.stack_bytes
         tokens, all_rows = columns + net.row_num_cls, rows + min(queries, LEAST_QUERIES)
-        alone = 14 * 4 * net.embed_dim * tokens * all_rows * self.settings.n_estimators
-        stacked = 0 if self.settings.device == "cpu" else self.settings.stack_bytes
-        return float(max(alone, stacked))
+        one = 14 * 4 * net.embed_dim * tokens * all_rows
+        others = min(self.together * one, most) if self.settings.device == "cpu" else most
+        return float(max(one * self.settings.n_estimators, others))
 
 
 def _merged(y: np.ndarray, most: int) -> np.ndarray:
@@ -202,10 +239,10 @@ def _merged(y: np.ndarray, most: int) -> np.ndarray:
 
 def _piece(estimator: Any, task: ContextTask) -> int:
     """Queries whose pass fits in memory."""
-    width = task.X.shape[1] + estimator.model_.row_num_cls  # features and summary tokens
+    width = task.columns + estimator.model_.row_num_cls  # features and summary tokens
     members = min(estimator.n_estimators, estimator.batch_size or estimator.n_estimators)
     rows = PASS_BYTES // (4 * estimator.model_.embed_dim * width * members)
-    size = max(LEAST_QUERIES, rows - len(task.X))
+    size = max(LEAST_QUERIES, rows - len(task.y))
     if task.key is None:
         return size
     return max(FEWEST_QUERIES, size // FEWEST_QUERIES * FEWEST_QUERIES)  # only the last has filling

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -25,9 +24,9 @@ from torch import Tensor, nn
 from crumb.errors import InvalidCheckpoint
 from crumb.machine import free_bytes
 from crumb.pfn.base import BackendSettings, ContextTask, Output
-from crumb.pfn.contexts import KeepingBackend, halved, in_groups, pieces, tensor_bytes
+from crumb.pfn.contexts import KeepingBackend, halved, in_groups, tensor_bytes
 from crumb.pfn.models import Checkpoint, per_file, read_checkpoint
-from crumb.table.encoder import Rows
+from crumb.pfn.numbers import Slice
 
 PREFIX = "module."  # of all names in the file, which a parallel run has written
 LARGEST_SCORE, SMALLEST, OUTLIER = 100.0, 1e-6, 4.0
@@ -283,13 +282,13 @@ class TabPFNv1Backend(KeepingBackend):
 
     def _shape(self, task: ContextTask) -> Hashable:
         """What the tasks of a stack have in common; a context that is kept goes alone."""
-        shape = task.X.shape, int(task.y.max()), len(task.queries).bit_length()
+        shape = len(task.y), task.columns, int(task.y.max()), len(task.asked).bit_length()
         return self.kept_under(task) or (task.key is None, *shape)
 
     def _group(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
         """Answers to tasks of one shape, as many at a time as fit."""
-        device, rows = self.settings.device, len(tasks[0].X)
-        one = self.bytes(rows, max(len(task.queries) for task in tasks), 0)
+        device, rows = self.settings.device, len(tasks[0].context)
+        one = self.bytes(rows, max(len(task.asked) for task in tasks), 0)
         room = CPU_BYTES if device == "cpu" else self.settings.stack_bytes
         most = max(1, int(min(room, free_bytes(device)) // one))
         calls = (tasks[start : start + most] for start in range(0, len(tasks), most))
@@ -297,38 +296,32 @@ class TabPFNv1Backend(KeepingBackend):
         return [answer for call in calls for answer in halved(call, self._together, alone)]
 
     def _together(self, tasks: list[ContextTask]) -> list[np.ndarray]:
-        most = max(len(task.queries) for task in tasks)
+        most = max(len(task.asked) for task in tasks)
         most += -most % least_queries(tasks[0])
         with self.alone():
-            reads = [numbers_of(task.X) for task in tasks]
-            queries = [pieces(task.queries, most, most)[0] for task in tasks]
-            asked = np.stack([read(rows) for read, rows in zip(reads, queries, strict=True)])
-            answers = self._proba(self._remembered(tasks, reads, keep=False), asked)
-        return [answer[: len(task.queries)] for answer, task in zip(answers, tasks, strict=True)]
+            remembered = self._remembered(tasks, keep=False)
+            answers = self._proba(remembered, numbers([task.asked for task in tasks], most))
+        return [answer[: len(task.asked)] for answer, task in zip(answers, tasks, strict=True)]
 
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
-        remembered, read = self.fitted(task)
-        parts = pieces(task.queries, MOST_QUERIES, least_queries(task))
-        answers = [self._proba(remembered, read(part)[None])[0] for part in parts]
-        return np.concatenate(answers)[: len(task.queries)]
+        remembered, asked, least = self.fitted(task), len(task.asked), least_queries(task)
+        parts = [task.asked[at : at + MOST_QUERIES] for at in range(0, asked, MOST_QUERIES)]
+        sizes = [len(part) + -len(part) % least for part in parts]
+        whole = (numbers([part], size) for part, size in zip(parts, sizes, strict=True))
+        return np.concatenate([self._proba(remembered, rows)[0] for rows in whole])[:asked]
 
-    def fitted(self, task: ContextTask) -> tuple[Remembered, Read]:
-        def make() -> tuple[Remembered, Read]:
-            read = numbers_of(task.X)
-            return self._remembered([task], [read], keep=True), read
-
+    def fitted(self, task: ContextTask) -> Remembered:
+        make = partial(self._remembered, [task], keep=True)
         if (key := self.kept_under(task)) is None:
             return make()
-        return self.contexts.get_or(key, make, lambda made: sum(map(tensor_bytes, made[0].memory)))
+        return self.contexts.get_or(key, make, lambda made: sum(map(tensor_bytes, made.memory)))
 
     def kept_bytes(self, task: ContextTask) -> int:
         per_row = 8 * self.network.width * len(self.network.layers)
-        return per_row * len(task.X) * int(self.estimator().n_estimators)
+        return per_row * len(task.context) * int(self.estimator().n_estimators)
 
-    def _remembered(
-        self, tasks: Sequence[ContextTask], reads: Sequence[Read], keep: bool
-    ) -> Remembered:
-        X = np.stack([read(task.X) for read, task in zip(reads, tasks, strict=True)])
+    def _remembered(self, tasks: Sequence[ContextTask], keep: bool) -> Remembered:
+        X = numbers([task.context for task in tasks], len(tasks[0].context))
         y, ensemble = np.stack([task.y for task in tasks]), self.estimator()
         about = ensemble.n_estimators, ensemble.random_state
         made = members(X.shape[2], int(y.max()) + 1, *about)
@@ -338,9 +331,9 @@ class TabPFNv1Backend(KeepingBackend):
         logits = remembered.logits(self._on_device(queries))
         return (logits / self.estimator().softmax_temperature).softmax(-1).cpu().numpy()
 
-    def _on_device(self, numbers: np.ndarray) -> Tensor:
+    def _on_device(self, cells: np.ndarray) -> Tensor:
         device = self.settings.device  # mps has no float64
-        return torch.from_numpy(numbers).to("cpu" if device == "mps" else device)
+        return torch.from_numpy(cells).to("cpu" if device == "mps" else device)
 
     def work(self, rows: int, queries: int, columns: int) -> float:
         """Floating-point operations of a pass."""
@@ -353,41 +346,18 @@ class TabPFNv1Backend(KeepingBackend):
         return 4.0 * self.settings.n_estimators * width * (rows + queries)
 
 
-Read = Callable[[Rows], np.ndarray]
-
-
-def numbers_of(context: Rows) -> Read:
-    """How rows become numbers (n, d): a category is its rank among those of the context.
-
-    What is missing is NaN, and so is a category that the context does not have.
-    """
-    if isinstance(context, np.ndarray):
-        return partial(np.asarray, dtype=np.float64)
-    known = [_categories(context[name]) for name in context]
-
-    def read(rows: Any) -> np.ndarray:
-        pairs = zip(rows, known, strict=True)
-        return np.column_stack([_ranks(rows[name], values) for name, values in pairs])
-
-    return read
-
-
-def _categories(column: pd.Series) -> pd.Index | None:
-    """None: the column has numbers."""
-    if pd.api.types.is_any_real_numeric_dtype(column.dtype):
-        return None
-    return pd.Index(np.sort(np.asarray(pd.factorize(column)[1])))
-
-
-def _ranks(column: pd.Series, known: pd.Index | None) -> np.ndarray:
-    if known is None:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    found = known.get_indexer(pd.Index(column.to_numpy(dtype=object)))
-    return np.where(found < 0, np.nan, found)
-
-
 def cells(task: ContextTask) -> int:
-    return int(task.X.size + task.queries.size)
+    return task.context.cells + task.asked.cells
+
+
+def numbers(slices: Sequence[Slice], most: int) -> np.ndarray:
+    """(B, most, d): NaN where a cell is missing. Where a slice is shorter, its last row repeats."""
+    row = np.arange(most)
+    found = [one.table.matrix[one.ids[np.minimum(row, len(one) - 1)]] for one in slices]
+    rows = np.stack(found).astype(np.float64, copy=False)
+    categories = rows[..., : slices[0].table.shape[1]]
+    categories[categories < 0] = np.nan  # not in the pool
+    return rows
 
 
 def least_queries(task: ContextTask) -> int:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from crumb.errors import InvalidInput
 from crumb.herding.kernel import bandwidth_rows
 from crumb.options import Options
-from crumb.pool import HeldRows, Pool, table_pool
+from crumb.pool import HeldRows, Labelled, Pool, table_pool
 from crumb.rng import generator
 from crumb.scale.engine import Engine
 from crumb.scale.finder import FileFinder
@@ -115,7 +115,7 @@ class FilePool(Pool):
         self.sketch = Block(sketched, self.reader, sketch, bool(classify))
         self.fingerprint = _fingerprint(found, self.encoder, points)
         self.distinct_labels = distinct if classify else self.sampled.y
-        self.held: HeldRows | None = None  # the rows of the contexts that were asked for last
+        self.held: Labelled | None = None  # the rows of the contexts that were asked for last
         self.facts = {"pool": {"rows": self.size, "on_disk": True, "covered": self.covered}}
 
     @property
@@ -145,12 +145,19 @@ class FilePool(Pool):
         known = self.known_centroids
         return TableFinder(points, codes if with_codes else None, options.seed, known)
 
-    def hold(self, contexts: Sequence[np.ndarray]) -> HeldRows:
-        """The rows of some contexts, read from the files unless they are here already."""
+    @property
+    def guide_rows(self) -> HeldRows:
+        """The rows of the sketch, in the order of the pool."""
+        order = np.argsort(self.sketch.ids)
+        return _held(self.sketch.table.take(order), self.sketch.ids[order], self.reader)
+
+    def hold(self, contexts: Sequence[np.ndarray]) -> Labelled:
+        """Read from the files unless they are here already."""
         ids = np.unique(np.concatenate(list(contexts)))
         if self.held is None or not np.isin(ids, self.held.ids).all():
             table = fetch_rows(self.engine, self.source, ids)
-            self.held = _held(table, ids, self.reader)
+            held = _held(table, ids, self.reader)
+            self.held = held if self.guide is None else self.guide.held(held)
         return self.held
 
     def __getstate__(self) -> dict[str, Any]:

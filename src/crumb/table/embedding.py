@@ -67,4 +67,4 @@ class RowEmbedding:
     def _pieces(self, rows: Rows) -> Iterator[np.ndarray]:
         for start in range(0, len(rows), PIECE):
             piece = take(rows, np.arange(start, min(start + PIECE, len(rows))))
-            yield self.backend.embed(ContextTask(self.context, self.y, piece)).astype(np.float64)
+            yield self.backend.embed(ContextTask.of(self.context, self.y, piece)).astype(np.float64)

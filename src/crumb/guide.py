@@ -1,0 +1,298 @@
+"""A guide: a model of the whole pool, whose answers are more columns for the network.
+
+A local context does not know the pool; a model of the pool does. The network sees its answers
+beside every row: class probabilities as log-odds, or predictions. A row of the pool gets the
+answer of a model that was fitted without it (out of fold), so its column does not tell its label.
+Queries get the answers of the model of all rows. The columns are no part of the selection space
+(docs/guide.md has the measurements), so plans, streams, files and the service know nothing of them:
+a pool adds them to the rows of contexts (``Pool.hold``), and stage 3 to the queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import count, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeriesSplit
+
+from crumb.errors import InvalidInput
+from crumb.infer import infer
+from crumb.machine import progress_bar, quiet, resolve_jobs
+from crumb.pfn.base import Backend, Output, TargetScale
+from crumb.pool import HeldRows, Labelled, TablePool
+from crumb.rng import generator
+from crumb.table.encoder import Rows, take
+from crumb.trees import Learner, Trees, check_learner, lightgbm, resolve_learner
+
+if TYPE_CHECKING:
+    from crumb.options import Options
+    from crumb.pool import Pool
+
+FOLDS = 5
+STOPPING = 10  # one row in so many ends the training of trees
+HELD_OUT = 500  # rows of the pool, by which "auto" decides
+SHARES = np.linspace(0, 1, 21)  # of the guide, that it looks at
+MOST_COLUMNS = 10  # for the network: of more classes, the principal components of their log-odds
+LEAST = 1e-5  # probabilities below it, and above 1 less it, have the log-odds of this one
+
+
+@dataclass(eq=False)
+class Guide:
+    """A fitted guide: what it says of rows of the pool, and of queries."""
+
+    learner: Learner
+    model: Any  # fitted on all rows of ``ids``
+    known: np.ndarray  # (m, …) out-of-fold answers
+    ids: np.ndarray  # (m,) the row numbers that they belong to, rising
+    shown: bool = True  # whether the network sees the columns
+    share: float = 0.0  # of the guide's own answer in the mean with the network's
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def held(self, held: Labelled) -> Labelled:
+        """Rows of the pool as the network sees them."""
+        if not self.shown:
+            return held
+        known = np.isin(held.ids, self.ids)
+        found = np.empty((len(held.ids), *self.known.shape[1:]))
+        found[known] = self.known[np.searchsorted(self.ids, held.ids[known])]
+        if not known.all():  # the model has not seen these rows
+            found[~known] = self.answers(take(held.rows, np.flatnonzero(~known)))
+        rows = beside(held.rows, self.columns(found))
+        return HeldRows(rows, held.y, held.ids, held.n_classes, held.token)
+
+    def lead(
+        self, queries: Rows, output: Output, network: Callable[[Rows], np.ndarray]
+    ) -> np.ndarray:
+        """The network's answers to queries, and the guide's own where these have a share.
+
+        Labels, medians and quantiles are the network's: the guide has none.
+        """
+        share = self.share if output.kind in ("proba", "mean") else 0.0
+        if not (self.shown or share):
+            return network(queries)
+        own = self.answers(queries)
+        if share == 1.0:
+            return own
+        found = network(beside(queries, self.columns(own)) if self.shown else queries)
+        return (1 - share) * found + share * own if share else found
+
+    def columns(self, answers: np.ndarray) -> np.ndarray:
+        """What the network sees of answers: log-odds, or standardised predictions (n, 1)."""
+        if answers.ndim == 1:
+            return TargetScale.of(self.known).scaled(answers)[:, None]
+        odds = log_odds(answers)
+        return odds if odds.shape[1] <= MOST_COLUMNS else odds @ self._directions
+
+    @cached_property
+    def _directions(self) -> np.ndarray:
+        """(C, columns) in which the log-odds of many classes differ most."""
+        _, vectors = np.linalg.eigh(np.cov(log_odds(self.known), rowvar=False))
+        return vectors[:, -MOST_COLUMNS:]
+
+    def answers(self, rows: Rows) -> np.ndarray:
+        """What the model of the whole pool says: probabilities (n, C), or numbers (n,)."""
+        return self.learner.answers(self.model, self.learner.table(rows))
+
+    def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, bytes]]:
+        """For a file: what JSON can hold, arrays, and LightGBM's own text."""
+        learner = self.learner
+        if not isinstance(learner, Trees):
+            raise InvalidInput(
+                "A guide given as an estimator cannot be saved without pickle: use guide='trees', "
+                "or joblib.dump for files that stay with you."
+            )
+        booster, scale = self.model
+        about: dict[str, Any] = {name: getattr(self, name) for name in ("shown", "share", "facts")}
+        about |= {"n_classes": learner.n_classes, "categories": learner.categories}
+        about["words"] = list(learner.words.items())
+        arrays = {"guide": self.known, "guide_model": scale}
+        text = "" if booster is None else booster.model_to_string()
+        return about, arrays, {"guide.txt": text.encode()}
+
+    @classmethod
+    def unpack(
+        cls, about: dict[str, Any], arrays: dict[str, np.ndarray], files: dict[str, bytes]
+    ) -> Guide:
+        learner = Trees(about["n_classes"], about["categories"], words=dict(about["words"]))
+        text, known = files["guide.txt"].decode(), arrays["guide"]
+        booster = lightgbm().Booster(model_str=text) if text else None
+        mix = about["shown"], about["share"], about["facts"]
+        return cls(learner, (booster, arrays["guide_model"]), known, np.arange(len(known)), *mix)
+
+
+def guide_columns(n_classes: int | None) -> int:
+    """How many columns the network sees of a guide."""
+    return 1 if n_classes in (None, 2) else min(n_classes, MOST_COLUMNS)
+
+
+def log_odds(proba: np.ndarray) -> np.ndarray:
+    """(n, C), or (n, 1) where there are two classes."""
+    proba = np.clip(proba[:, 1:] if proba.shape[1] == 2 else proba, LEAST, 1 - LEAST)
+    return np.log(proba) - np.log1p(-proba)
+
+
+def beside(rows: Rows, columns: np.ndarray) -> Rows:
+    """Rows with more columns after their own, under names that none of these has."""
+    if isinstance(rows, np.ndarray):
+        return np.hstack([rows, columns.astype(rows.dtype)])
+    texts = all(isinstance(name, str) for name in rows.columns)
+    free = (f"guide {i}" if texts else i for i in count())
+    names = list(islice((name for name in free if name not in rows.columns), columns.shape[1]))
+    return pd.concat([rows, pd.DataFrame(columns, columns=names, index=rows.index)], axis=1)
+
+
+def learn_guide(asked: Any, folds: Any, groups: Any, pool: Pool, options: Options) -> Guide:
+    """Fit a guide on a pool (on a sample of it where it is in files)."""
+    sample = pool.guide_rows
+    parts = fold_rows(folds, sample, groups, options.seed)
+    categories, jobs = pool.encoder.categorical_indices, resolve_jobs(options.n_jobs)
+    learner = resolve_learner(asked, pool.n_classes, categories, options.seed, jobs)
+    table, y = learner.table(sample.rows), sample.y
+    total = np.zeros((len(y), pool.n_classes) if pool.n_classes else len(y))
+    times, rng = np.zeros(len(y)), generator(options.seed, "guide")
+    with progress_bar(len(parts) + 1, "guide", options.verbose) as advance:
+        for train, test in parts:
+            stop = apart(train, len(train) // STOPPING, folds, groups, rng)
+            model = learner.fit(take(table, train), y[train], stop)
+            total[test] += learner.answers(model, take(table, test))
+            times[test] += 1
+            advance(1)
+        model = learner.fit(table, y, None)
+        advance(1)
+    known = total / times.reshape(-1, *[1] * (total.ndim - 1))
+    return Guide(learner, model, known, sample.ids)
+
+
+def fold_rows(
+    folds: Any, sample: Labelled, groups: Any, seed: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Which rows teach, and which are answered. Every row is answered at least once.
+
+    Rows that the splitter leaves out, as the first ones in time, are answered by a model of the
+    others.
+    """
+    y = sample.y
+    splitter = _splitter(folds, y, sample.n_classes, groups, seed)
+    with quiet():  # about classes with fewer rows than folds
+        parts = list(splitter.split(sample.rows, y, groups))
+    tested = np.zeros(len(y), dtype=bool)
+    for _, test in parts:
+        tested[test] = True
+    if not tested.all():
+        parts.append((np.flatnonzero(tested), np.flatnonzero(~tested)))
+    return parts
+
+
+def _splitter(folds: Any, y: np.ndarray, n_classes: int | None, groups: Any, seed: int) -> Any:
+    count = min(FOLDS, len(y))
+    if isinstance(folds, str) and folds == "time":
+        return TimeSeriesSplit(min(FOLDS, len(y) - 1))
+    if isinstance(folds, str):
+        if groups is None:
+            raise InvalidInput("guide_folds='groups' needs the group of each row: fit(groups=…).")
+        distinct = len(np.unique(groups))
+        if distinct < 2:
+            raise InvalidInput("guide_folds='groups' needs at least two groups.")
+        return GroupKFold(min(FOLDS, distinct))
+    if folds is not None:
+        return folds
+    if n_classes is not None and np.bincount(y).max() >= count:
+        return StratifiedKFold(count, shuffle=True, random_state=seed % 2**32)
+    return KFold(count, shuffle=True, random_state=seed % 2**32)
+
+
+def check_guide(guide: Any, folds: Any, groups: Any, task: str) -> None:
+    """Refuse what cannot be used, before a table is read."""
+    if guide is not None and not isinstance(guide, Guide):
+        check_learner(guide, task)
+    if isinstance(folds, str) and folds not in ("time", "groups"):
+        known = "None, 'time', 'groups' or a scikit-learn splitter"
+        raise InvalidInput(f"guide_folds must be {known}, got {folds!r}.")
+    if not isinstance(folds, (str, type(None))) and not hasattr(folds, "split"):
+        raise InvalidInput(f"guide_folds has no method split: {folds!r} is no splitter.")
+    if groups is not None and (folds in (None, "time") or guide is None):
+        raise InvalidInput(
+            "groups= is for the folds of a guide: give guide_folds='groups', or a splitter."
+        )
+
+
+def apart(
+    rows: np.ndarray, most: int, folds: Any, groups: Any, rng: np.random.Generator
+) -> np.ndarray:
+    """Places of some ``rows`` that others are judged by: the last in time, whole groups, or any."""
+    if isinstance(folds, str) and folds == "time":
+        return np.arange(len(rows) - most, len(rows))
+    if groups is None:
+        return np.sort(rng.permutation(len(rows))[:most])
+    codes = np.unique(np.asarray(groups)[rows], return_inverse=True)[1]
+    order = rng.permutation(codes.max() + 1)
+    enough = int(np.searchsorted(np.cumsum(np.bincount(codes)[order]), most)) + 1
+    return np.flatnonzero(np.isin(codes, order[: min(enough, codes.max())]))
+
+
+def weigh(
+    guide: Guide, folds: Any, groups: Any, pool: Pool, backend: Backend, options: Options
+) -> Guide:
+    """What ``"auto"`` decides: show the guide's columns or not, and its own share in the mean.
+
+    Rows of the pool are held out of the contexts and answered like queries, by the network without
+    and with the columns. How well mixtures with the guide's answers explain their labels says which
+    of the two networks is taken, and the share: its mean over all shares, by their likelihood. So
+    few rows, or level ones, leave it near a half (docs/guide.md compares this with other rules).
+    """
+    sample, output = pool.guide_rows, Output("mean" if pool.n_classes is None else "proba")
+    most, rng = min(HELD_OUT, len(sample.y) // 4), generator(options.seed, "held out")
+    held = apart(np.arange(len(sample.y)), most, folds, groups, rng)
+    if output.kind not in backend.outputs or len(held) < 2:
+        return guide
+    contexts, labels = _contexts_without(held, sample, pool, options)
+    # Squares of large numbers would overflow.
+    scaled = np.asarray if pool.n_classes else TargetScale.of(sample.y).scaled
+
+    def mixtures(table: Labelled) -> np.ndarray:
+        asked = backend, table, contexts, labels, take(table.rows, held), output, options.verbose
+        found, y, own = map(scaled, (infer(*asked), sample.y[held], guide.known[held]))
+        return np.array([loss(y, (1 - w) * found + w * own).mean() for w in SHARES])
+
+    losses = np.stack([mixtures(sample), mixtures(guide.held(sample))])
+    shown, share = mean_share(losses, len(held), pool.n_classes is None)
+    facts = {"alone": losses[0, 0], "guided": losses[1, 0], "guide": losses[0, -1]}
+    facts = {"held_out": len(held), **{name: float(one) for name, one in facts.items()}}
+    return replace(guide, shown=shown, share=share, facts=facts)
+
+
+def _contexts_without(
+    held: np.ndarray, sample: Labelled, pool: Pool, options: Options
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Contexts for some rows that have none of these rows, and which of them each one has."""
+    rest = np.setdiff1d(np.arange(len(sample.y)), held)
+    points = sample.points if isinstance(sample, TablePool) else pool.space.transform(sample.rows)
+    about = take(sample.rows, rest), sample.y[rest], pool.n_classes, pool.encoder, pool.space
+    others = TablePool(*about, points[rest], pool.fingerprint)
+    smaller = replace(options, context_size=min(options.context_size, len(rest)))
+    plan = others.plan(points[held], smaller, evidence=False)
+    return [sample.ids[rest[context]] for context in plan.contexts], plan.labels
+
+
+def mean_share(losses: np.ndarray, rows: int, squares: bool) -> tuple[bool, float]:
+    """Whether the second network is the likelier one, and the mean share of the guide beside it.
+
+    ``losses`` (networks, shares): means over ``rows``, of −log of probabilities or of ``squares``,
+    whose likelihood is that of errors with a normal distribution.
+    """
+    surprise = rows / 2 * np.log(np.maximum(losses, 1e-300)) if squares else rows * losses
+    likelihood = np.exp(surprise.min() - surprise)
+    network = int(likelihood.sum(axis=1).argmax())
+    return bool(network), round(float(np.average(SHARES, weights=likelihood[network])), 2)
+
+
+def loss(y: np.ndarray, answers: np.ndarray) -> np.ndarray:
+    """Of each row: −log of the probability of its class, or the squared error."""
+    if answers.ndim == 1:
+        return (y - answers) ** 2
+    return -np.log(np.clip(answers[np.arange(len(y)), y], LEAST, None))

@@ -1,0 +1,173 @@
+"""What a guide can be: boosted trees (LightGBM), or any scikit-learn estimator.
+
+Both learn from rows as the encoder leaves them and answer with class probabilities (n, C), or with
+numbers (n,). LightGBM is imported when it is used, and is saved in its own text format.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone, is_classifier, is_regressor
+
+from crumb.errors import BackendUnavailable, InvalidInput
+from crumb.pfn.base import TargetScale
+from crumb.table.encoder import Rows, column, number_column, texts
+
+ROUNDS, PATIENCE = 2_000, 50  # of boosting at most, and without progress
+USUAL = 100  # rounds where nothing says how many
+PIECE = 256  # rows that an estimator answers at a time: see pfn/sklearn.py
+MORE_ROWS = 1.1  # the model of the whole pool takes as many more rounds than those of the folds
+SETTINGS = {"learning_rate": 0.1, "verbosity": -1, "deterministic": True, "force_col_wise": True}
+
+
+class Learner(Protocol):
+    n_classes: int | None  # None: regression
+
+    def table(self, rows: Rows) -> Rows:
+        """Rows as the model takes them."""
+
+    def fit(self, table: Rows, y: np.ndarray, stop: np.ndarray | None) -> Any:
+        """A model. ``stop``: places of rows that end the training. None: the model of all rows."""
+
+    def answers(self, model: Any, table: Rows) -> np.ndarray:
+        """What a model says of rows."""
+
+
+def resolve_learner(
+    guide: Any, n_classes: int | None, categories: list[int], seed: int, jobs: int
+) -> Learner:
+    if isinstance(guide, str):
+        return Trees(n_classes, categories, seed, jobs)
+    return Estimator(n_classes, guide)
+
+
+def check_learner(guide: Any, task: str) -> None:
+    """Refuse, before a table is read, what cannot be a guide."""
+    if isinstance(guide, str) and guide in ("trees", "auto"):
+        lightgbm()
+        return
+    fits = is_classifier if task == "classification" else is_regressor
+    if isinstance(guide, (str, type)) or not hasattr(guide, "fit") or not fits(guide):
+        wanted = "classifier" if task == "classification" else "regressor"
+        raise InvalidInput(
+            f"guide must be None, 'trees', 'auto' or a scikit-learn {wanted}, got {guide!r}."
+        )
+    if task == "classification" and not hasattr(guide, "predict_proba"):
+        raise InvalidInput(f"A guide needs class probabilities: {guide!r} has no predict_proba.")
+
+
+def lightgbm() -> Any:
+    try:
+        import lightgbm
+    except ImportError as error:
+        said = "guide='trees' and guide='auto' need LightGBM: pip install 'crumb-pfn[guide]'."
+        raise BackendUnavailable(said) from error
+    return lightgbm
+
+
+@dataclass(eq=False)
+class Trees:
+    """LightGBM with early stopping."""
+
+    n_classes: int | None
+    categories: list[int]  # the columns that hold them
+    seed: int = 0
+    jobs: int = 1
+    words: dict[int, list[str]] = field(default_factory=dict)  # of the first table, sorted
+    rounds: list[int] = field(default_factory=list)  # after which trainings were stopped
+
+    def table(self, rows: Rows) -> np.ndarray:
+        """Numbers; a category is the place of its word, and NaN where the pool has no such word."""
+        table = np.empty((len(rows), rows.shape[1]))
+        for j in range(rows.shape[1]):
+            if j not in self.categories:
+                table[:, j] = number_column(rows, j)
+                continue
+            found = texts(column(rows, j), None)
+            if j not in self.words:
+                self.words[j] = sorted({word for word in found if word is not None})
+            places = pd.Index(self.words[j], dtype=object).get_indexer(
+                pd.Index(found, dtype=object)
+            )
+            table[:, j] = np.where(places >= 0, places, np.nan)
+        return table
+
+    def fit(self, table: np.ndarray, y: np.ndarray, stop: np.ndarray | None) -> Any:
+        """A booster, and the class codes that it knows or the scale of its targets.
+
+        No booster for rows of one class. LightGBM holds targets in float32, so they are scaled.
+        """
+        gbm, known = lightgbm(), np.unique(y)
+        if self.n_classes and len(known) < 2:
+            return None, known
+        if self.n_classes:
+            target = np.searchsorted(known, y)
+        else:
+            scale = TargetScale.of(y)
+            known, target = np.array(astuple(scale)), scale.scaled(y)
+        settings = {**SETTINGS, **self._objective(len(known))}
+        if stop is None or not len(stop):
+            rounds = int(MORE_ROWS * float(np.mean(self.rounds or [USUAL])))
+            data = gbm.Dataset(table, target, categorical_feature=self.categories)
+            return gbm.train(settings, data, rounds), known
+        teach = np.setdiff1d(np.arange(len(y)), stop)
+        data = gbm.Dataset(table[teach], target[teach], categorical_feature=self.categories)
+        held = gbm.Dataset(table[stop], target[stop], reference=data)
+        ends = gbm.early_stopping(PATIENCE, verbose=False)
+        model = gbm.train(settings, data, ROUNDS, [held], callbacks=[ends])
+        self.rounds.append(model.best_iteration)
+        return model, known
+
+    def _objective(self, known: int) -> dict[str, Any]:
+        about = {"seed": self.seed % 2**31, "num_threads": self.jobs}
+        if not self.n_classes:
+            return {**about, "objective": "regression"}
+        if known == 2:
+            return {**about, "objective": "binary"}
+        return {**about, "objective": "multiclass", "num_class": known}
+
+    def answers(self, model: Any, table: np.ndarray) -> np.ndarray:
+        booster, known = model
+        found = np.ones(len(table)) if booster is None else booster.predict(table)
+        if not self.n_classes:
+            return TargetScale(*known).unscaled(found)
+        if len(known) == 2:
+            found = np.column_stack([1 - found, found])
+        return scattered(found.reshape(len(table), -1), known, self.n_classes)
+
+
+@dataclass(eq=False)
+class Estimator:
+    """A scikit-learn estimator, cloned for every fit."""
+
+    n_classes: int | None
+    estimator: Any
+
+    def table(self, rows: Rows) -> Rows:
+        return rows
+
+    def fit(self, table: Rows, y: np.ndarray, stop: np.ndarray | None) -> Any:
+        return clone(self.estimator).fit(table, y)
+
+    def answers(self, model: Any, table: Rows) -> np.ndarray:
+        from crumb.pfn.contexts import pieces
+
+        predict = model.predict_proba if self.n_classes else model.predict
+        found = np.concatenate([predict(piece) for piece in pieces(table, PIECE, PIECE)])
+        found = np.asarray(found[: len(table)], dtype=np.float64)
+        if not np.isfinite(found).all():
+            raise InvalidInput("The guide answers with values that are not finite.")
+        if self.n_classes:
+            return scattered(found, np.asarray(model.classes_, dtype=np.int64), self.n_classes)
+        return found.reshape(len(table))
+
+
+def scattered(proba: np.ndarray, known: np.ndarray, n_classes: int) -> np.ndarray:
+    """Probabilities of the classes that a model knows, among all classes."""
+    whole = np.zeros((len(proba), n_classes))
+    whole[:, known] = proba
+    return whole
