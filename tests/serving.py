@@ -127,7 +127,7 @@ def train_words(folder: Path) -> list[object]:
     return ["--train", path, "--target", "animal"]
 
 
-def eventually(holds: Any, seconds: float = 20.0) -> None:
+def eventually(holds: Any, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it never came true"

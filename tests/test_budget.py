@@ -120,20 +120,52 @@ def test_what_the_user_has_fixed_stays() -> None:
     assert max(rung.clusters for rung in ladder(queries=9)) == 9
 
 
-def test_two_passes_tell_what_any_other_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 3.0 + 200 * 0.01, 10.0, 13.0 + 600 * 0.01])
-    monkeypatch.setattr("crumb.budget.time.perf_counter", lambda: next(clock))
-    ran: list[int] = []
-    each, per_work = timed(ran.append, float)
+class Trials:
+    """A machine whose passes take what ``seconds`` says of their rows."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds) -> None:
+        self.now, self.seconds, self.ran = 0.0, seconds, []
+        monkeypatch.setattr("crumb.budget.time.perf_counter", lambda: self.now)
+
+    def run(self, rows: int) -> None:
+        self.ran.append(rows)
+        self.now += self.seconds(rows)
+
+
+def test_two_sizes_tell_what_any_other_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = Trials(monkeypatch, lambda rows: 3.0 + 0.01 * rows)
+    each, per_work = timed(machine.run, float, until=5.0)
     assert (each, per_work) == pytest.approx((3.0, 0.01))
-    assert ran == [200, 200, 600]  # the first one warms up
+    assert machine.ran == [50, 50, 400]  # the first one warms up; there is no time for more
+
+
+@pytest.mark.parametrize("slow_pass", range(1, 7))
+def test_a_fixed_cost_of_passes_is_found_beside_other_work(monkeypatch, slow_pass) -> None:
+    """One pass of six takes ten times as long: it is not taken for what passes take."""
+
+    def seconds(rows: int) -> float:
+        return (0.12 + 2e-4 * rows) * (10 if len(machine.ran) - 1 == slow_pass else 1)
+
+    machine = Trials(monkeypatch, seconds)
+    each, per_work = timed(machine.run, float)
+    assert (each, per_work) == pytest.approx((0.12, 2e-4))
+    assert machine.ran == [50, *(50, 400) * 3]
+
+
+@pytest.mark.parametrize("slow", [0.5, 1.5, 2.0])
+def test_noise_of_the_larger_pass_leaves_the_fixed_cost(monkeypatch, slow) -> None:
+    """Where there is time for one pass of each size alone."""
+    machine = Trials(
+        monkeypatch, lambda rows: (0.12 + 2e-4 * rows) * (slow if rows == 400 else 1.0)
+    )
+    each, _ = timed(machine.run, float, until=0.0)
+    assert each == pytest.approx(0.12, rel=0.4)
 
 
 def test_noise_never_makes_passes_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 2.0, 10.0, 11.0])  # the larger pass was the faster one
-    monkeypatch.setattr("crumb.budget.time.perf_counter", lambda: next(clock))
-    each, per_work = timed(lambda rows: None, float)
-    assert per_work == pytest.approx(1 / 600)
+    machine = Trials(monkeypatch, lambda rows: 2.0 if rows == 50 else 1.0)
+    each, per_work = timed(machine.run, float)  # the larger pass was the faster one
+    assert per_work == pytest.approx(1 / 400)
     assert each >= 0
 
 

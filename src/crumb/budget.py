@@ -1,7 +1,7 @@
 """Seconds or gigabytes instead of K and n: the most and largest contexts that fit.
 
-What a pass takes is measured on this machine, each time: two small passes are timed, and the
-model's own count of operations gives the rest. What planning takes comes from
+What a pass takes is measured on this machine, each time: small passes of two sizes are timed, and
+the model's own count of operations gives the rest. What planning takes comes from
 ``herding/search.py`` and from how fast kernel values are at the moment. While the passes run, a
 ``Clock`` cuts the contexts to come where time runs short: their first rows are the most wanted.
 
@@ -16,7 +16,7 @@ import math
 import re
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -44,7 +44,11 @@ LADDER = tuple(int(100 * step) for step in HUNDREDS)  # rows of a context
 ROWS_PER_CLUSTER = 50  # n = 50 K
 MOST_CLUSTERS = 400
 HERDING_SHARE = 0.3  # of the seconds, that stage 2 may take
-TRIALS = (200, 600)  # rows of the contexts that are timed
+# Rows of the contexts that are timed: the smaller one shows what a pass costs whatever its size.
+TRIALS = (50, 400)
+AGAIN = 200  # rows of the context that tells later how fast the machine is then
+TIMING_SHARE = 0.1  # of the seconds, after which no pass is timed once more
+MOST_TIMED = 3  # passes of one size
 MOST_ASKED = 200  # queries of a timed context
 _PART = r"((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)(s|min|mb|gb)"
 _KINDS = {"s": "seconds", "min": "seconds", "mb": "gigabytes", "gb": "gigabytes"}
@@ -219,12 +223,18 @@ def _clustering_seconds(points: int, clusters: int) -> float:
 
 
 def measure(
-    backend: Backend, pool: Labelled, queries: int, seed: int, before: PassCost | None = None
+    backend: Backend,
+    pool: Labelled,
+    queries: int,
+    seed: int,
+    budget: Budget,
+    before: PassCost | None = None,
 ) -> PassCost:
     """Time two sizes of passes, with rows of the pool as queries.
 
-    Where that was done ``before``, one small pass tells how fast the machine is now.
+    Where that was done ``before``, one size tells how fast the machine is now.
     """
+    until = time.perf_counter() + TIMING_SHARE * (budget.seconds or math.inf)
     columns, size = pool.rows.shape[1], len(pool.ids)
     together = backend.together
     asked = max(1, min(MOST_ASKED, queries // 20))
@@ -241,12 +251,10 @@ def measure(
         return together * backend.work(min(rows, size), asked, columns)
 
     if before is not None:
-        started = time.perf_counter()
-        run(TRIALS[0])
-        slow = time.perf_counter() - started
-        slow /= together * before.one(min(TRIALS[0], size), asked)
+        usual = together * before.one(min(AGAIN, size), asked)
+        slow = _usual_seconds(run, (AGAIN,), until)[0] / usual
         return replace(before, each=slow * before.each, per_work=slow * before.per_work)
-    each, per_work = timed(run, work)
+    each, per_work = timed(run, work, until)
     return PassCost(backend, columns, each / together, per_work)
 
 
@@ -264,15 +272,30 @@ def slowness(device: str, n_jobs: int | None) -> float:
     return max(1.0, seconds / usual)
 
 
-def timed(run: Callable[[int], object], work: Callable[[int], float]) -> tuple[float, float]:
+def timed(
+    run: Callable[[int], object], work: Callable[[int], float], until: float = math.inf
+) -> tuple[float, float]:
     """Seconds of a pass, and of a unit of work, from passes of two sizes; the first warms up."""
     run(TRIALS[0])
-    seconds = []
-    for rows in TRIALS:
-        started = time.perf_counter()
-        run(rows)
-        seconds.append(time.perf_counter() - started)
+    short, long = _usual_seconds(run, TRIALS, until)
     small, large = (work(rows) for rows in TRIALS)
-    more = (seconds[1] - seconds[0]) / (large - small) if large > small else 0.0
-    per_work = more if more > 0 else seconds[1] / large
-    return max(0.0, seconds[0] - per_work * small), per_work
+    more = (long - short) / (large - small) if large > small else 0.0
+    per_work = more if more > 0 else long / large
+    return max(0.0, short - per_work * small), per_work
+
+
+def _usual_seconds(run: Callable[[int], object], sizes: Sequence[int], until: float) -> list[float]:
+    """The median of a few passes of each size, in turn: other work comes and goes.
+
+    Each size has one pass at least, and no more follow after ``until``.
+    """
+    seen: list[list[float]] = [[] for _ in sizes]
+    for _ in range(MOST_TIMED):
+        for rows, seconds in zip(sizes, seen, strict=True):
+            started = time.perf_counter()
+            run(rows)
+            now = time.perf_counter()
+            seconds.append(now - started)
+        if now >= until:
+            break
+    return [sorted(seconds)[(len(seconds) - 1) // 2] for seconds in seen]

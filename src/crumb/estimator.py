@@ -307,15 +307,15 @@ class _Crumb(BaseEstimator):
         if options.budget is None:
             return options, None
         # Each time: an hour later the machine may be busy.
-        cost = measure(self.backend_, self.pool_.sample, queries, options.seed, self._pass_cost)
-        self._pass_cost = cost
+        about = self.pool_.sample, queries, options.seed, options.budget, self._pass_cost
+        self._pass_cost = cost = measure(self.backend_, *about)
         slow = slowness(options.device, options.n_jobs)
         spent = time.perf_counter() - started
         known = [clusters for clusters, _ in self.pool_.known_centroids]
-        about = queries, self.pool_.shape, self.backend_.window, spent, slow, known
+        load = queries, self.pool_.shape, self.backend_.window, spent, slow, known
         seconds = options.budget.seconds
         clock = None if seconds is None else Clock(started + seconds, cost)
-        return choose(options, cost, *about), clock
+        return choose(options, cost, *load), clock
 
     def _planned(self, points: np.ndarray, started: float) -> tuple[Plan, Clock | None]:
         """A plan for these queries alone."""

@@ -67,8 +67,8 @@ def write_archive(
             buffer = io.BytesIO()
             np.save(buffer, array, allow_pickle=False)
             _add(archive, f"{name}.npy", buffer.getvalue())
-        for name, content in (files or {}).items():
-            _add(archive, name, content)
+        for name, content in (files or {}).items():  # Parquet and archives: packed already
+            archive.writestr(name, content, zipfile.ZIP_STORED)
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:

@@ -132,9 +132,12 @@ class Pool(ABC):
         rows = self.encoder.transform(rows)
         return rows, self.space.transform(rows)
 
-    def encode_row(self, row: Any) -> tuple[Piece, np.ndarray] | None:
-        """The same for one plain row in microseconds; None where ``encode`` has to do it."""
-        return self._reader(row) if self._reader is not None else None
+    def encode_row(self, row: Any, joining: bool = False) -> tuple[Piece, np.ndarray] | None:
+        """The same for one plain row in microseconds; None where ``encode`` has to do it.
+
+        ``joining``: as ``TableEncoder.transform`` has it.
+        """
+        return self._reader(row, joining) if self._reader is not None else None
 
     @cached_property
     def _reader(self) -> RowReader | None:

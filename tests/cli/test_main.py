@@ -170,3 +170,16 @@ def test_debug_shows_the_traceback(folder, monkeypatch):
     monkeypatch.setenv("CRUMB_DEBUG", "1")
     with pytest.raises(FileNotFoundError):
         main(predict_args(train="nowhere.csv"))
+
+
+def test_the_process_ends_without_a_search_for_garbage() -> None:
+    """Among the objects of torch it takes seconds; nothing that is left needs it."""
+    code = (
+        "import atexit, gc, sys, crumb.cli as cli\n"
+        "atexit.register(lambda: print('kept', gc.get_freeze_count() > 10_000))\n"
+        "sys.argv = ['crumb', 'models']\n"
+        "sys.exit(cli.main())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("kept True\n")

@@ -227,3 +227,20 @@ def test_what_is_no_http(rubbish):
             assert await ask(port) == 200
 
     asyncio.run(go())
+
+
+def test_two_lengths_of_a_body_are_refused():
+    """What one of them hides is no second request, whatever a proxy makes of it."""
+    app = App()
+
+    async def go() -> None:
+        async with serving(app) as (port, _):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            lengths = b"Content-Length: 50\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+            writer.write(HEAD + lengths + b"GET /hidden HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            everything = await asyncio.wait_for(reader.read(), 10)
+            assert everything.startswith(b"HTTP/1.1 400")
+            assert everything.count(b"HTTP/1.1") == 1
+            writer.close()
+
+    asyncio.run(go())

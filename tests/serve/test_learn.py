@@ -174,6 +174,112 @@ def test_labels_of_a_request_are_not_those_of_another():
         assert stream.stats().taught == 1
 
 
+def with_empty_column(rows: int, later: float | None = None) -> pd.DataFrame:
+    """As a table whose column ``later`` came into use after the first fit."""
+    return serving.table(rows).assign(later=later)
+
+
+def test_values_of_a_column_that_was_empty_are_kept(tmp_path):
+    """They are in the log, in the next pool and in later queries, across kill −9 and a restart."""
+    state, train = tmp_path / "state", tmp_path / "train.csv"
+    with_empty_column(240).to_csv(train, index=False)
+    kept = ["--state", state, *WORDS]
+    due = ["--refresh", "periodic", "--refresh-every", 40, "--recent", 40]
+    lessons = [
+        {**record, "later": later}
+        for later in (-3.0, 3.0)
+        for record in records(100, seed=int(later) + 5)
+    ]
+    labels = ["cat"] * 100 + ["dog"] * 100
+    with Server("--train", train, "--target", "animal", *kept, *due) as server:
+        body = {"records": lessons, "labels": labels}
+        assert server.http.post("/learn", json=body).status_code == 200
+        server.process.kill()
+        server.wait()
+    with Server(*kept) as again:
+        asked = records(40)
+        nothing = [{**record, "later": None} for record in asked]
+        assert again.predict(nothing).json()["plan_version"] == 1
+        serving.eventually(lambda: again.predict(nothing).json()["plan_version"] > 1)
+        for later, label in ((-3.0, "cat"), (3.0, "dog")):
+            answer = again.predict([{**record, "later": later} for record in asked])
+            found = [one["label"] for one in answer.json()["predictions"]]
+            assert found.count(label) > 35
+        answer = again.predict([{**asked[0], "later": "text"}])
+        assert (answer.status_code, "later" in answer.text) == (422, True)
+        assert again.stop() == 0
+    with Server(*kept) as third:  # the file of the columns fits the pool that has learned more
+        assert third.predict(nothing[:1]).status_code == 200
+        assert third.stop() == 0
+    with CrumbOnline.load(state / "stream.crumb") as stream:
+        pool = stream.estimator.pool_
+        assert pool.rows["later"].tolist()[-200:] == [-3.0] * 100 + [3.0] * 100
+
+
+@pytest.mark.parametrize(
+    ("values", "pool"),
+    [
+        ([1.5, 2, None, True], [1.5, 2.0, None, 1.0]),
+        (["a", None, "b"], ["a", None, "b"]),
+        ([1.5, "a", True], ["1.5", "a", "1"]),
+        ([10**400, 2.0], [2.0, 2.0]),
+    ],
+)
+def test_an_empty_column_takes_any_plain_value(values, pool):
+    """Whether the rows come in one request or one by one."""
+    X = with_empty_column(240).drop(columns="animal")
+    y = serving.table()["animal"]
+    for portions in ([values], [[value] for value in values]):
+        settings = {"context_size": 40, "n_clusters": 3}
+        model = CrumbClassifier(model=LogisticRegression(), **settings).fit(X, y)
+        with CrumbOnline(model, timeout=0) as stream:
+            app = make_app(Service(stream, Schema.of(X)), Metrics(), History(), learn=True)
+
+            async def post(portion, app=app) -> httpx.Response:
+                async with httpx.AsyncClient(
+                    transport=httpx.ASGITransport(app), base_url="http://127.0.0.1"
+                ) as http:
+                    rows = [
+                        {**record, "later": value}
+                        for record, value in zip(records(len(portion)), portion, strict=True)
+                    ]
+                    content = json.dumps({"records": rows, "labels": ["cat"] * len(rows)})
+                    return await http.post("/learn", content=content, headers=serving.JSON)
+
+            for portion in portions:
+                assert asyncio.run(post(portion)).status_code == 200
+            for wrong in ([1], {"a": 1}, "x" * 10_001):
+                answer = asyncio.run(post([wrong]))
+                assert (answer.status_code, "later" in answer.text) == (422, True)
+                assert len(answer.text) < 1_000
+            stream.refresh()
+            learned = stream.estimator.pool_.rows["later"].tolist()[-len(values) :]
+            assert [None if value != value else value for value in learned] == pool
+
+
+def test_a_pool_that_has_lost_a_column_starts_again_and_learns_it(tmp_path):
+    """Rows with dates leave the pool; a description that knows of dates fits what is left."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=40), "day": pd.Timestamp("2024-05-31")})
+    y = np.arange(40) % 2
+    schema = Schema.of(X, allow_missing=True)
+    settings = {"context_size": 20, "n_clusters": 2}
+    model = CrumbClassifier(model=LogisticRegression(), **settings).fit(X, y)
+    with CrumbOnline(model, timeout=0, max_rows=20) as stream:
+        stream.learn(X.assign(day=pd.NaT), y)
+        stream.refresh()
+        assert stream.estimator.pool_.encoder.kinds_ == ["number", "empty"]
+        schema.check(stream.estimator)
+        lesson = schema.read([{"x": 0.5, "day": "2024-05-31T00:00:00Z"}])
+
+        async def teach() -> int:
+            return await Teacher(stream, schema, None).learn(Lesson(lesson, [1], b""))
+
+        assert asyncio.run(teach()) == 1
+        stream.refresh()
+        assert stream.estimator.pool_.rows["day"].tolist()[-1] == lesson[0]["day"]
+
+
 def entry(first: int, rows: int = 1) -> Entry:
     body = {"records": [{str(i): 0.5 for i in range(4)}] * rows, "labels": [1] * rows}
     return Entry(first, rows, 5.0, json.dumps(body).encode())

@@ -116,8 +116,20 @@ def test_wrong_values(name, value, said):
 
 def test_a_column_that_the_training_table_says_nothing_about_takes_anything():
     schema = Schema.of(frame())
-    for value in (None, 3, "text", {}):
-        assert schema.read([{**schema.example(), "void": value}])[0]["void"] is None
+    for value in (None, 3, 2**60, 1.5, "text"):
+        assert schema.read([{**schema.example(), "void": value}])[0]["void"] is value
+    for wrong in ({}, [1], "x" * 10_001):
+        with pytest.raises(Refusal, match="void"):
+            schema.read([{**schema.example(), "void": wrong}])
+
+
+def test_an_empty_column_of_an_array_takes_numbers():
+    """Rows of an array are numbers, whatever the pool holds."""
+    schema = Schema.of(np.array([[1.0, np.nan]] * 4))
+    assert schema.row(schema.read([{"0": 1, "1": None}])[0]).tolist()[0] == 1.0
+    assert schema.row(schema.read([{"0": 1, "1": 2}])[0]).tolist() == [1.0, 2.0]
+    with pytest.raises(Refusal, match="1"):
+        schema.read([{"0": 1, "1": "text"}])
 
 
 def test_arrays_have_columns_by_number():

@@ -43,7 +43,6 @@ def changed(about: dict, **column) -> dict:
     [
         lambda about: changed(about, name="other"),
         lambda about: changed(about, kind="text", example="text"),
-        lambda about: changed(about, kind="any", example=None),
         lambda about: {**about, "columns": about["columns"][1:]},
         lambda about: {**about, "columns": about["columns"][::-1]},
         lambda about: {**about, "named": False},

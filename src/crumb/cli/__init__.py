@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import argparse
+import gc
 import os
 import sys
 import threading
@@ -44,6 +45,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 raise
             complain(error)
             return 1
+        finally:
+            if argv is None:  # the process ends: searching torch for garbage takes seconds
+                gc.freeze()
     return 0
 
 

@@ -27,8 +27,9 @@ NANOSECONDS = {"cpu": 10.0, "gpu": 0.1, "triton": 0.01}
 # takes as long as the exponential.
 USUAL_COLUMNS, COLUMNS_OF_AN_EXPONENTIAL = 20, 67
 PAIR = 0.15  # kernel values over the whole pool that take as long as the distance of two rows
-# Kernel values that take as long as a row's part in a round of random features, and D of it.
-ROUND, FEATURE = 3.5, 1 / 128
+# Kernel values that take as long as one random feature of a row, as a row's part in a round of
+# them, and as one feature's part in that.
+DRAWN, ROUND, FEATURE = 2.0, 1.0, 1 / 100
 WORKSPACE_BYTES = 150_000_000  # blocks of kernel values and candidates, measured
 
 
@@ -73,7 +74,7 @@ class Load:
     def random_features(self, dim: int, batch: int) -> int:
         """D features of every row, then a product with all of them in each round."""
         rounds = self.clusters * -(-self.context_size // batch)
-        return int(self.rows * (dim * self.weight + rounds * (ROUND + dim * FEATURE)))
+        return int(self.rows * (DRAWN * dim * self.weight + rounds * (ROUND + dim * FEATURE)))
 
     def candidates_for(self, values: int) -> int:
         """How many candidates a cluster may have for that many kernel values."""

@@ -58,11 +58,13 @@ class PlanVersion:
         pool = self.estimator.pool_
         return frozenset(context_key(pool, context) for context in self.plan.contexts)
 
-    def read(self, rows: Sequence[Any]) -> tuple[list[Piece], np.ndarray] | None:
+    def read(
+        self, rows: Sequence[Any], joining: bool = False
+    ) -> tuple[list[Piece], np.ndarray] | None:
         """Plain rows, a piece and a point each, in microseconds; None where a table is needed."""
         read = []
         for row in rows:
-            one = self.estimator.pool_.encode_row(row)
+            one = self.estimator.pool_.encode_row(row, joining)
             if one is None:
                 return None
             read.append(one)

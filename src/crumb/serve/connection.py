@@ -3,7 +3,8 @@
 - A head must be complete in time, and so must the next one once it has begun.
 - Bytes are parsed in small portions, one a turn of the event loop, so that others have theirs: the
   application can refuse a request before more of its body is parsed.
-- A body in absurdly small chunks is refused: each costs as much as a large one.
+- A body in absurdly small chunks is refused: each costs as much as a large one. So is one whose
+  length is said in two ways, of which a proxy may believe the other.
 - An answer that closes is followed by a lingering close. Closing at once would reset the
   connection, and the client would not read why; what still comes is thrown away unparsed, for a
   moment.
@@ -41,6 +42,8 @@ class Parser(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Request):
             self.chunks = self.size = 0
+            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in event.headers}:
+                raise h11.RemoteProtocolError("two lengths of a body hide a second request")
         elif isinstance(event, h11.Data):
             self.chunks += 1
             self.size += len(event.data)

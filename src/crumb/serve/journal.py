@@ -148,7 +148,8 @@ class Teacher:
     def _read(self, lessons: list[Lesson]) -> Any:
         records = [record for lesson in lessons for record in lesson.records]
         labels = [label for lesson in lessons for label in lesson.labels]
-        read = self._stream.current.read([self._schema.row(record) for record in records])
+        plain = [self._schema.row(record) for record in records]
+        read = self._stream.current.read(plain, joining=True)
         if read is not None:
             rows = stack(read[0])
         else:

@@ -51,6 +51,16 @@ def _days(text: str) -> float:
     return float((np.datetime64(moment, "us") - np.datetime64(0, "us")) / np.timedelta64(1, "D"))
 
 
+def _any(value: Any) -> Any:
+    """A value of a column in which the training table holds none: learned rows may bring some."""
+    if isinstance(value, bool):
+        return float(value)
+    if isinstance(value, (int, float)) or (isinstance(value, str) and len(value) <= LONGEST):
+        return value
+    said = "Input should be a number, a truth value or a text of at most {longest} characters"
+    raise PydanticCustomError("any", said, {"longest": LONGEST})
+
+
 # An integer reaches this only where it is too large for a double: the pool's extremes stand for it.
 _Huge = Annotated[int, AfterValidator(lambda value: math.inf if value > 0 else -math.inf)]
 TYPES: dict[str, Any] = {
@@ -62,13 +72,14 @@ TYPES: dict[str, Any] = {
     "datetime": Annotated[
         str, AfterValidator(_days), WithJsonSchema({"type": "string", "format": "date-time"})
     ],
-    "any": Annotated[Any, AfterValidator(lambda _: None)],
+    "any": Annotated[Any, AfterValidator(_any)],
 }
 TYPES["code"] = Annotated[  # whole numbers stay whole, whatever their size
     int | float, Field(union_mode="left_to_right"), WithJsonSchema({"type": "number"})
 ]
-# What the encoder must make of a column.
-ENCODED = {"datetime": ("number",), "any": ("empty",), "boolean": ("number", "category", "text")}
+# What the encoder must make of a column that is not empty.
+ENCODED = {"datetime": ("number",), "boolean": ("number", "category", "text")}
+OBJECTS = ("text", "code", "any")  # kinds whose values are no floats
 KINDS = {  # by pandas' word for the values of a column; anything else is text
     **dict.fromkeys(("integer", "floating", "mixed-integer-float", "decimal"), "number"),
     **{"timedelta64": "number", "complex": "number", "boolean": "boolean"},
@@ -101,7 +112,7 @@ class Schema:
         if self.named != (estimator.pool_.columns is not None):
             raise InvalidInput("One of them has names of columns, the other has none.")
         for column, kind in zip(self.columns, encoder.kinds_, strict=True):
-            if kind not in ENCODED.get(column.kind, (kind,)):
+            if kind not in ("empty", *ENCODED.get(column.kind, (kind,))):
                 raise InvalidInput(f"Column {shown(column.name)} is no {column.kind}.")
         table = self.table(self.read([self.example()]), estimator.pool_.columns)
         estimator.encode(table)
@@ -115,8 +126,11 @@ class Schema:
             raise InvalidInput(
                 "Two columns have the same name when written as text: rename one of them."
             )
-        columns = [_column(name, frame.iloc[:, i], allow_missing) for i, name in enumerate(names)]
-        return cls(tuple(columns), named=isinstance(rows, pd.DataFrame))
+        named = isinstance(rows, pd.DataFrame)
+        unknown = "any" if named else "number"
+        columns = (frame.iloc[:, i] for i in range(len(names)))
+        pairs = zip(names, columns, strict=True)
+        return cls(tuple(_column(*pair, unknown, allow_missing) for pair in pairs), named)
 
     @cached_property
     def names(self) -> list[str]:
@@ -165,7 +179,7 @@ class Schema:
         """Checked records as a table; ``names`` are those of the pool's columns."""
         values = zip(*(record.values() for record in records), strict=True)
         columns = [
-            np.array(column, dtype="object" if each.kind in ("text", "code") else "float64")
+            np.array(column, dtype="object" if each.kind in OBJECTS else "float64")
             for each, column in zip(self.columns, values, strict=True)
         ]
         if not self.named or names is None:
@@ -190,17 +204,16 @@ def list_of(item: Any, least: int = 0, most: int | None = None) -> Any:
     return Annotated[list[item], FailFast(), Field(min_length=least, max_length=most)]
 
 
-def _column(name: str, column: pd.Series, allow_missing: bool) -> Column:
+def _column(name: str, column: pd.Series, unknown: str, allow_missing: bool) -> Column:
+    """``unknown``: the kind of a column without values."""
     present = column.dropna()
-    kind = _kind(present)
-    missing = allow_missing or kind == "any" or len(present) < len(column)
+    kind = _kind(present) if len(present) else unknown
+    missing = allow_missing or len(present) < len(column)
     return Column(name, kind, missing, _example(present, kind))
 
 
 def _kind(present: pd.Series) -> str:
     """What the values of a column are; ``present`` has no missing ones."""
-    if not len(present):
-        return "any"
     if isinstance(present.dtype, pd.CategoricalDtype):
         present = present.cat.categories.to_series()
         if present.dtype.kind not in "iuf":

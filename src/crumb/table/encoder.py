@@ -114,8 +114,7 @@ class TableEncoder:
     def _cells(self, j: int, column: pd.Series, joining: bool) -> Any:
         kind, words = self.kinds_[j], self.words_[j]
         if kind == "empty":
-            alone = TableEncoder()
-            return alone.fit_transform(column.to_frame(0))[0] if joining else np.nan
+            return _first_cells(column) if joining else np.nan
         if words is None:
             return bounded(numbers(column), self.bounds_[j])
         return _worded(column, *distinct(column), words, kind)
@@ -169,6 +168,13 @@ def _plain(column: pd.Series) -> pd.Series:
     import pyarrow as pa
 
     return from_arrow(pa.array(column.array)).rename(column.name)
+
+
+def _first_cells(column: pd.Series) -> Any:
+    """The first values of a column; the pool that they join decides what is infinite."""
+    if kind_of(column) == "number":
+        return numbers(column)
+    return TableEncoder().fit_transform(column.to_frame(0))[0]
 
 
 def _worded(

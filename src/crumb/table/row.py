@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
-from crumb.table.cells import number_of
+from crumb.table.cells import is_missing, number_of
 from crumb.table.encoder import Rows, TableEncoder, bounded, take, texts
 from crumb.table.space import ColumnSpace
 
@@ -46,12 +46,13 @@ class RowReader:
     def __init__(self, encoder: TableEncoder, space: ColumnSpace, named: bool):
         self._encoder, self._space, self._named = encoder, space, named
         self._numbers = [i for i, kind in enumerate(encoder.kinds_) if kind == "number"]
+        self._empty = [i for i, kind in enumerate(encoder.kinds_) if kind == "empty"]
         self._words = [(i, words) for i, words in enumerate(encoder.words_) if words is not None]
 
-    def __call__(self, row: Any) -> tuple[Piece, np.ndarray] | None:
+    def __call__(self, row: Any, joining: bool = False) -> tuple[Piece, np.ndarray] | None:
         """The row, copied, and its point (1, d)."""
         try:
-            read = self._record(row) if self._named else self._array(row)
+            read = self._record(row, joining) if self._named else self._array(row)
         except (TypeError, ValueError, OverflowError, KeyError):  # a table says it better
             return None
         if read is None or not np.isfinite(read[1]).all():
@@ -69,9 +70,9 @@ class RowReader:
         values = bounded(row.astype(kept)[None, :], self._encoder.bounds_)
         return values, self._space.point(values[0], values[0].astype(np.float64))
 
-    def _record(self, row: Any) -> tuple[Record, np.ndarray] | None:
+    def _record(self, row: Any, joining: bool) -> tuple[Record, np.ndarray] | None:
         given = self._in_order(row, self._encoder.columns_)
-        if given is None:
+        if given is None or (joining and not all(is_missing(given[i]) for i in self._empty)):
             return None
         values: list[Any] = [np.nan] * len(given)
         for i, words in self._words:
