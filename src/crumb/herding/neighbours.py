@@ -1,17 +1,17 @@
 """Which rows are candidates of a cluster of queries. Without torch, which workers do not load.
 
-They are rows at the distances from the centroid at which the queries lie, and the nearest rows of
-every query: a context stands for its queries if each of them has rows of its kind in it. Measured:
-docs/method.md.
+In memory they are the rows nearest to the queries (``PoolCandidates``). In files they are rows at
+the distances from the centroid at which the queries lie, and the nearest rows of every query
+(``scale/rules.py``). A context stands for its queries if each of them has rows of its kind in it.
+Measured: docs/method.md.
 
 Shapes: T queries, K clusters, N pool rows, b rows of a block, d columns.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -24,10 +24,15 @@ Candidates: TypeAlias = Callable[[Sequence[int], int], list[np.ndarray]]
 # Queries, rows and their squared distances.
 Pairs: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-FIRST = 24  # candidates of a cluster at first, as a multiple of n
+NEAR = 12  # candidates of a cluster in memory at first, as a multiple of n
+FIRST = 24  # the same for a pool in files
 STRATA = 10  # parts of the queries' distances from which equally many candidates come
 ELSEWHERE = 0.1  # fraction of the candidates that come from the rows farther away
 PAIRS = 2_000_000_000  # distances worth computing (seconds); a random part of larger pools is used
+PAIRS_A_ROW = 20_000  # the same for each row of a pass, which takes ten times as long
+SAMPLE, LEAST_RANK = 4_096, 8  # rows that tell the reach of a query, and its rank among them
+SAME = 1e-6  # of the reach: rows no farther from a query are its equals
+NEAR_CELLS = 1 << 16  # of a tile of float64
 TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 BLOCK = 1 << 14  # pool rows that are read at once
 QUERIES, PARTS = 256, 4  # queries searched for at once, at most; fewer keep four threads busy
@@ -35,63 +40,70 @@ FIRST_ROUND, GROWTH = 128, 2  # rows of the first round, and how many times as m
 
 
 class PoolCandidates:
-    """The candidates of clusters in a pool in memory: by distance, and the queries' neighbours."""
+    """The rows of a pool in memory that are nearest to the queries of a cluster.
+
+    Squared distances from a query count in units of its reach, within which lie about as many rows
+    as its share of the first candidates. So queries where the pool is thin have candidates, too.
+    """
 
     def __init__(
-        self,
-        pool: np.ndarray,
-        queries: np.ndarray,
-        labels: np.ndarray,
-        n: int,
-        seed: int,
-        map_blocks: MapBlocks = map,
+        self, pool: np.ndarray, queries: np.ndarray, labels: np.ndarray, n: int, seed: int
     ):
-        self.pool, self.n, self.map_blocks = pool, n, map_blocks
-        # The first rows of a random order are taken, so that more candidates include the fewer.
-        # The order is that of a pool on disk.
-        self.order = np.argsort(row_numbers(np.arange(len(pool)), seed, "rows"))
-        members = [queries[labels == k] for k in range(labels.max() + 1)]
-        centroids = np.stack([mine.mean(axis=0) for mine in members])
-        gaps = [mine - mean for mine, mean in zip(members, centroids, strict=True)]
-        self.of_queries = [np.einsum("ij,ij->i", gap, gap) for gap in gaps]
-        self.distance = np.empty((len(members), len(pool)), dtype=np.float32)  # (K, N) squared
-
-        def fill(start: int) -> None:
-            rows = pool[start : start + BLOCK].astype(np.float64, copy=False)
-            self.distance[:, start : start + BLOCK] = squared_distances(centroids, rows)
-
-        list(map_blocks(fill, range(0, len(pool), BLOCK)))
-        self.asking = [queries[some] for some in asking(labels, n, seed)]
-        fraction = fraction_searched(len(pool), sum(map(len, self.asking)))
-        self.searched = None  # the rows to search for neighbours; None: all
+        self.size, self.first, self.rows = len(pool), NEAR * n, np.arange(len(pool))
+        self.asking = [queries[some].astype(np.float64) for some in asking(labels, n, seed)]
+        passes = n * len(self.asking) + len(queries)
+        fraction = fraction_searched(len(pool), sum(map(len, self.asking)), passes)
+        numbers = row_numbers(self.rows, seed, "rows")  # the order of a pool on disk
         if fraction < 1.0:
-            numbers = row_numbers(np.arange(len(pool)), seed, "neighbours")
-            self.searched = np.flatnonzero(numbers < fraction)
+            least = np.argpartition(numbers, min(4 * self.first, self.size - 1))
+            fraction = max(fraction, numbers[least[min(4 * self.first, self.size - 1)]])
+            self.rows = np.flatnonzero(numbers <= fraction)
+            pool, numbers = pool[self.rows], numbers[self.rows]
+        self.pool, self.numbers = pool, numbers
+        self.norms = np.einsum("ij,ij->i", pool, pool, dtype=np.float64)
+        self.sample = np.sort(np.argsort(numbers)[:SAMPLE])
 
     def __call__(self, which: Sequence[int], count: int) -> list[np.ndarray]:
-        if count == len(self.order):
-            return [np.arange(count)] * len(which)
+        if count >= self.size:
+            return [np.arange(self.size)] * len(which)
+        return [self.nearest(self.asking[k], min(count, len(self.pool))) for k in which]
 
-        def by_distance(k: int) -> np.ndarray:
-            return rows_at_distances(self.distance[k], self.of_queries[k], count, self.order)
+    def nearest(self, queries: np.ndarray, count: int) -> np.ndarray:
+        """The ``count`` rows nearest to any of the queries, rising."""
+        if count == len(self.pool):
+            return self.rows
+        reach, equals = self._reach(queries)
+        near, step = np.empty(len(self.pool)), max(64, NEAR_CELLS // len(queries))
+        for start in range(0, len(near), step):
+            some = slice(start, start + step)
+            distance = self._distance(queries, some)
+            distance /= reach[:, None]
+            for j in np.flatnonzero(equals):
+                # Of many equal rows as many come first as of other rows.
+                same = distance[j] <= SAME
+                distance[j] += np.where(same, self.numbers[some], 1.0) * equals[j]
+            near[some] = distance.min(axis=0)
+        return self.rows[np.sort(np.argpartition(near, count)[:count])]
 
-        found = dict(zip(which, self.map_blocks(by_distance, which), strict=True))
-        if not (beside := neighbours_beside(count, self.n)):
-            return list(found.values())
-        # Where all rows as near as the queries were taken, their neighbours are among them.
-        inside = {k: all_inside(self.distance[k], self.of_queries[k], count) for k in which}
-        more = [k for k in which if not inside[k]]
-        for k, rows in zip(more, self.neighbours(more, beside) if more else [], strict=True):
-            found[k] = np.union1d(found[k], rows)
-        return list(found.values())
+    def _reach(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The reach of each query, squared, and how many shares of rows equal it."""
+        distance = self._distance(queries, self.sample)
+        share = self.first / len(queries) / len(self.pool) * len(self.sample)
+        rank = min(max(LEAST_RANK, round(share)), len(self.sample) - 1)
+        scale = np.partition(distance, rank, axis=1)[:, rank].mean() * SAME
+        equals = (distance <= scale).sum(axis=1)
+        ranks = np.minimum(equals + rank, len(self.sample) - 1)
+        reach = np.take_along_axis(np.sort(distance, axis=1), ranks[:, None], axis=1)[:, 0]
+        reach = np.maximum(reach, 1e-3 * reach.mean())
+        return np.where(reach > 0, reach, 1.0), np.where(equals > rank, equals / rank, 0.0)
 
-    def neighbours(self, which: Sequence[int], count: int) -> list[np.ndarray]:
-        """At most ``count`` rows near the queries of each cluster (or one a query), rising."""
-        sizes = [len(self.asking[k]) for k in which]
-        each = np.repeat([each_of(count, size) for size in sizes], sizes)
-        queries = np.concatenate([self.asking[k] for k in which])
-        near = iter(nearest_each(self.pool, queries, each, self.searched, self.map_blocks))
-        return [np.unique(np.concatenate(list(islice(near, size)))) for size in sizes]
+    def _distance(self, queries: np.ndarray, some: slice | np.ndarray) -> np.ndarray:
+        """(T, b) squared."""
+        distance = queries @ self.pool[some].T.astype(np.float64, copy=False)
+        distance *= -2.0
+        distance += self.norms[some]
+        distance += np.einsum("ij,ij->i", queries, queries)[:, None]
+        return np.maximum(distance, 0.0, out=distance)
 
 
 def neighbours_beside(count: int, n: int) -> int:
@@ -111,59 +123,12 @@ def asking(labels: np.ndarray, n: int, seed: int) -> list[np.ndarray]:
     return [m if len(m) <= n else np.sort(rng.choice(m, n, replace=False)) for m in members]
 
 
-def fraction_searched(rows: int, queries: int) -> float:
-    """The fraction of a pool that is searched for the neighbours of the queries."""
-    return min(1.0, PAIRS / (rows * queries))
+def fraction_searched(rows: int, queries: int, passes: int = 0) -> float:
+    """The fraction of a pool that is searched for the neighbours of the queries.
 
-
-def rows_at_distances(
-    distance: np.ndarray, of_queries: np.ndarray, count: int, order: np.ndarray
-) -> np.ndarray:
-    """``count`` rows at the squared distances of the queries from their mean, rising.
-
-    Equally many from each stratum, those first in ``order``. Where a stratum has fewer, the next
-    one out gives more, and beyond the last one the nearest rows do. The fraction ``ELSEWHERE``
-    comes from the rows beyond.
+    ``passes``: rows and queries of all passes to come. Where they are many, more is worth it.
     """
-    queries = _of_others(of_queries)
-    edges = np.quantile(queries, np.linspace(0, 1, min(STRATA, len(queries)) + 1)[1:])
-    distance = distance[order]
-    inside = np.flatnonzero(distance <= edges[-1])
-    stratum = np.searchsorted(edges, distance[inside]).astype(np.uint8)
-    inside = inside[np.argsort(stratum, kind="stable")]
-    ends = np.bincount(stratum, minlength=len(edges)).cumsum()
-    wanted = math.ceil(count * (1 - ELSEWHERE))
-    taken: list[np.ndarray] = []
-    for i, mine in enumerate(np.split(inside, ends[:-1]), 1):
-        taken.append(mine[: round(wanted * i / len(edges)) - sum(map(len, taken))])
-    nearest = wanted - sum(map(len, taken))
-    taken.append(_beyond(distance, edges[-1], nearest, count - wanted))
-    missing = count - sum(map(len, taken))
-    if missing:  # nothing is left beyond
-        left = np.ones(len(order), dtype=bool)
-        left[np.concatenate(taken)] = False
-        taken.append(np.flatnonzero(left)[:missing])
-    return np.sort(order[np.concatenate(taken)])
-
-
-def all_inside(distance: np.ndarray, of_queries: np.ndarray, count: int) -> bool:
-    """Whether ``rows_at_distances`` takes every row no farther than the farthest query."""
-    inside = (distance <= _of_others(of_queries).max()).sum()
-    return bool(inside <= math.ceil(count * (1 - ELSEWHERE)))
-
-
-def _of_others(of_queries: np.ndarray) -> np.ndarray:
-    """Queries lie closer to their own mean than other rows of the same kind do."""
-    return of_queries * len(of_queries) / max(1, len(of_queries) - 1)
-
-
-def _beyond(distance: np.ndarray, edge: float, nearest: int, others: int) -> np.ndarray:
-    """The ``nearest`` rows beyond the edge, and the first ``others`` of the rest."""
-    rows = np.flatnonzero(distance > edge)
-    if nearest >= len(rows) or not nearest:
-        return rows[: nearest + others]
-    near = np.argpartition(distance[rows], nearest)[:nearest]
-    return np.concatenate([rows[near], np.delete(rows, near)[:others]])
+    return min(1.0, max(PAIRS, PAIRS_A_ROW * passes) / (rows * queries))
 
 
 def nearest_each(
