@@ -68,7 +68,8 @@ def herd_candidates(
         rows = candidates
         if rows is None:
             queries, labels = clusters.queries.double().numpy(), clusters.labels.numpy()
-            rows, first = PoolCandidates(pool.numpy(), queries, labels, n, seed), min(NEAR * n, most)
+            rows = PoolCandidates(pool.numpy(), queries, labels, n, seed)
+            first = first or min(NEAR * n, most)
         contexts = _Herding(
             kernel, pool, clusters, rows, n, early_stopping, dtype, map_blocks, progress
         )

@@ -32,6 +32,7 @@ PAIRS = 2_000_000_000  # distances worth computing (seconds); a random part of l
 PAIRS_A_ROW = 20_000  # the same for each row of a pass, which takes ten times as long
 SAMPLE, LEAST_RANK = 4_096, 8  # rows that tell the reach of a query, and its rank among them
 SAME = 1e-6  # of the reach: rows no farther from a query are its equals
+LEAST_REACH = 1e-3  # of the mean reach of the cluster's queries
 NEAR_CELLS = 1 << 16  # of a tile of float64
 TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 BLOCK = 1 << 14  # pool rows that are read at once
@@ -55,9 +56,8 @@ class PoolCandidates:
         fraction = fraction_searched(len(pool), sum(map(len, self.asking)), passes)
         numbers = row_numbers(self.rows, seed, "rows")  # the order of a pool on disk
         if fraction < 1.0:
-            least = np.argpartition(numbers, min(4 * self.first, self.size - 1))
-            fraction = max(fraction, numbers[least[min(4 * self.first, self.size - 1)]])
-            self.rows = np.flatnonzero(numbers <= fraction)
+            fraction = max(fraction, 4 * self.first / self.size)  # more than are wanted
+            self.rows = np.flatnonzero(numbers < fraction)
             pool, numbers = pool[self.rows], numbers[self.rows]
         self.pool, self.numbers = pool, numbers
         self.norms = np.einsum("ij,ij->i", pool, pool, dtype=np.float64)
@@ -89,12 +89,13 @@ class PoolCandidates:
         """The reach of each query, squared, and how many shares of rows equal it."""
         distance = self._distance(queries, self.sample)
         share = self.first / len(queries) / len(self.pool) * len(self.sample)
-        rank = min(max(LEAST_RANK, round(share)), len(self.sample) - 1)
-        scale = np.partition(distance, rank, axis=1)[:, rank].mean() * SAME
-        equals = (distance <= scale).sum(axis=1)
-        ranks = np.minimum(equals + rank, len(self.sample) - 1)
-        reach = np.take_along_axis(np.sort(distance, axis=1), ranks[:, None], axis=1)[:, 0]
-        reach = np.maximum(reach, 1e-3 * reach.mean())
+        last = len(self.sample) - 1
+        rank = min(max(LEAST_RANK, round(share)), last)
+        reach = np.partition(distance, rank, axis=1)[:, rank]
+        equals = (distance <= SAME * reach.mean()).sum(axis=1)
+        for j in np.flatnonzero(equals > rank):
+            reach[j] = np.sort(distance[j])[min(equals[j] + rank, last)]
+        reach = np.maximum(reach, LEAST_REACH * reach.mean())
         return np.where(reach > 0, reach, 1.0), np.where(equals > rank, equals / rank, 0.0)
 
     def _distance(self, queries: np.ndarray, some: slice | np.ndarray) -> np.ndarray:
