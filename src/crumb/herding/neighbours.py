@@ -45,6 +45,7 @@ class PoolCandidates:
 
     Squared distances from a query count in units of its reach, within which lie about as many rows
     as its share of the first candidates. So queries where the pool is thin have candidates, too.
+    A tenth are random rows: for queries that the pool does not reach, herding spreads the context.
     """
 
     def __init__(
@@ -61,7 +62,8 @@ class PoolCandidates:
             pool, numbers = pool[self.rows], numbers[self.rows]
         self.pool, self.numbers = pool, numbers
         self.norms = np.einsum("ij,ij->i", pool, pool, dtype=np.float64)
-        self.sample = np.sort(np.argsort(numbers)[:SAMPLE])
+        self.order = np.argsort(numbers)
+        self.sample = np.sort(self.order[:SAMPLE])
 
     def __call__(self, which: Sequence[int], count: int) -> list[np.ndarray]:
         if count >= self.size:
@@ -69,7 +71,7 @@ class PoolCandidates:
         return [self.nearest(self.asking[k], min(count, len(self.pool))) for k in which]
 
     def nearest(self, queries: np.ndarray, count: int) -> np.ndarray:
-        """The ``count`` rows nearest to any of the queries, rising."""
+        """``count`` rows, rising: the nearest to any of the queries, and a tenth at random."""
         if count == len(self.pool):
             return self.rows
         reach, equals = self._reach(queries)
@@ -83,7 +85,11 @@ class PoolCandidates:
                 same = distance[j] <= SAME
                 distance[j] += np.where(same, self.numbers[some], 1.0) * equals[j]
             near[some] = distance.min(axis=0)
-        return self.rows[np.sort(np.argpartition(near, count)[:count])]
+        wanted = count - int(ELSEWHERE * count)
+        left = np.ones(len(near), dtype=bool)
+        left[np.argpartition(near, wanted)[:wanted]] = False
+        left[self.order[left[self.order]][: count - wanted]] = False
+        return self.rows[~left]
 
     def _reach(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The reach of each query, squared, and how many shares of rows equal it."""
