@@ -68,27 +68,41 @@ class PoolCandidates:
     def __call__(self, which: Sequence[int], count: int) -> list[np.ndarray]:
         if count >= self.size:
             return [np.arange(self.size)] * len(which)
-        return [self.nearest(self.asking[k], min(count, len(self.pool))) for k in which]
+        if count >= len(self.pool):
+            return [self.rows] * len(which)
+        return [self._lowest(near, count) for near in self._nearness(which)]
 
-    def nearest(self, queries: np.ndarray, count: int) -> np.ndarray:
-        """``count`` rows, rising: the nearest to any of the queries, and a tenth at random."""
-        if count == len(self.pool):
-            return self.rows
-        reach, equals = self._reach(queries)
-        near, step = np.empty(len(self.pool)), max(64, NEAR_CELLS // len(queries))
-        for start in range(0, len(near), step):
+    def _nearness(self, which: Sequence[int]) -> np.ndarray:
+        """The distance of each row from the queries of each cluster, in units of their reach.
+
+        The pool is read once for all of them.
+        """
+        asking = [self.asking[k] for k in which]
+        reach, equals = map(np.concatenate, zip(*map(self._reach, asking), strict=True))
+        queries, starts = np.concatenate(asking), np.cumsum([0, *map(len, asking[:-1])])
+        near, step = np.empty((len(which), len(self.pool))), max(64, NEAR_CELLS // len(queries))
+        for start in range(0, len(self.pool), step):
             some = slice(start, start + step)
-            distance = self._distance(queries, some)
-            distance /= reach[:, None]
+            distance = self._distance(queries, some, reach)
             for j in np.flatnonzero(equals):
                 # Of many equal rows as many come first as of other rows.
                 same = distance[j] <= SAME
                 distance[j] += np.where(same, self.numbers[some], 1.0) * equals[j]
-            near[some] = distance.min(axis=0)
+            near[:, some] = np.minimum.reduceat(distance, starts, axis=0)
+        return near
+
+    def _lowest(self, near: np.ndarray, count: int) -> np.ndarray:
+        """``count`` rows, rising: the nearest ones, and a tenth at random."""
         wanted = count - int(ELSEWHERE * count)
+        # Nearly all rows are farther than a bound that some rows of the sample give.
+        rank = min(len(self.sample) - 1, int(1.5 * wanted / len(near) * len(self.sample)) + 8)
+        some = np.flatnonzero(near <= np.partition(near[self.sample], rank)[rank])
+        if len(some) <= wanted:
+            some = np.arange(len(near))
         left = np.ones(len(near), dtype=bool)
-        left[np.argpartition(near, wanted)[:wanted]] = False
-        left[self.order[left[self.order]][: count - wanted]] = False
+        left[some[np.argpartition(near[some], wanted)[:wanted]]] = False
+        random = self.order[:count]
+        left[random[left[random]][: count - wanted]] = False
         return self.rows[~left]
 
     def _reach(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -104,13 +118,18 @@ class PoolCandidates:
         reach = np.maximum(reach, LEAST_REACH * reach.mean())
         return np.where(reach > 0, reach, 1.0), np.where(equals > rank, equals / rank, 0.0)
 
-    def _distance(self, queries: np.ndarray, some: slice | np.ndarray) -> np.ndarray:
-        """(T, b) squared."""
-        distance = queries @ self.pool[some].T.astype(np.float64, copy=False)
-        distance *= -2.0
-        distance += self.norms[some]
-        distance += np.einsum("ij,ij->i", queries, queries)[:, None]
-        return np.maximum(distance, 0.0, out=distance)
+    def _distance(
+        self, queries: np.ndarray, some: slice | np.ndarray, reach: np.ndarray | float = 1.0
+    ) -> np.ndarray:
+        """(T, b) squared, in units of each query's reach: one product, with two more columns."""
+        points = self.pool[some]
+        right = np.empty((points.shape[1] + 2, len(points)))
+        right[:-2], right[-2], right[-1] = points.T, self.norms[some], 1.0
+        ones = np.ones((len(queries), 1))
+        squares = np.einsum("ij,ij->i", queries, queries)[:, None]
+        left = np.concatenate([-2.0 * queries, ones, squares], axis=1)
+        left /= np.broadcast_to(reach, len(queries))[:, None]
+        return left @ right
 
 
 def neighbours_beside(count: int, n: int) -> int:
