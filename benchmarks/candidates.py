@@ -22,13 +22,7 @@ from crumb.selection.clustering import cluster
 QUERIES, BLOBS = 1_000, 20
 SOME = (0, 7, 13)  # clusters that are compared
 TIMES = (4, 8, 12, 24, 48)
-TABLES = (
-    "groups:1000000x20",
-    "groups:3000000x6",
-    "cloud:1000000x20",
-    "cloud:1000000x4",
-    "blobs:200000x20",
-)
+TABLES = ("groups:200000x20", "cloud:200000x20", "cloud:200000x4", "blobs:200000x20")
 
 
 def table(kind: str, rows: int, columns: int) -> np.ndarray:
@@ -78,10 +72,11 @@ def compare(kind: str, rows: int, columns: int, n: int, clusters: int) -> common
     labels, _ = cluster(queries, clusters, 0)
     sigma = float(np.median(pdist(pool[:2_000])))
     near = PoolCandidates(pool, queries, labels, n, 0)
+    counts = {"exact": rows} | {f"{times}n": times * n for times in TIMES}
     found: dict[str, list[float]] = {}
     for k in SOME:
         one = Cluster(pool, queries[labels == k], sigma)
-        for way, count in {"exact": rows} | {f"{m}n": m * n for m in TIMES}.items():
+        for way, count in counts.items():
             found.setdefault(way, []).append(one.mmd2(near([k], count)[0], n))
     exact = np.mean(found["exact"])
     ratios = {way: round(float(np.mean(values) / exact), 3) for way, values in found.items()}

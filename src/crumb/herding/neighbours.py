@@ -33,7 +33,7 @@ PAIRS_A_ROW = 20_000  # the same for each row of a pass, which takes ten times a
 SAMPLE, LEAST_RANK = 4_096, 8  # rows that tell the reach of a query, and its rank among them
 SAME = 1e-6  # of the reach: rows no farther from a query are its equals
 LEAST_REACH = 1e-3  # of the mean reach of the cluster's queries
-NEAR_CELLS = 1 << 16  # of a tile of float64
+NEAR_CELLS = 1 << 17  # of a tile of float64
 TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 BLOCK = 1 << 14  # pool rows that are read at once
 QUERIES, PARTS = 256, 4  # queries searched for at once, at most; fewer keep four threads busy
@@ -79,7 +79,7 @@ class PoolCandidates:
         """
         asking = [self.asking[k] for k in which]
         reach, equals = map(np.concatenate, zip(*map(self._reach, asking), strict=True))
-        queries, starts = np.concatenate(asking), np.cumsum([0, *map(len, asking[:-1])])
+        queries, ends = np.concatenate(asking), np.cumsum([len(some) for some in asking])
         near, step = np.empty((len(which), len(self.pool))), max(64, NEAR_CELLS // len(queries))
         for start in range(0, len(self.pool), step):
             some = slice(start, start + step)
@@ -88,7 +88,8 @@ class PoolCandidates:
                 # Of many equal rows as many come first as of other rows.
                 same = distance[j] <= SAME
                 distance[j] += np.where(same, self.numbers[some], 1.0) * equals[j]
-            near[:, some] = np.minimum.reduceat(distance, starts, axis=0)
+            for row, mine in zip(near, np.split(distance, ends[:-1]), strict=True):
+                mine.min(axis=0, out=row[some])
         return near
 
     def _lowest(self, near: np.ndarray, count: int) -> np.ndarray:
