@@ -190,9 +190,14 @@ def test_many_queries_make_the_exact_kernel_too_dear(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         "crumb.herding.search.AFFORDABLE", {"cpu": 300 * (2 * 10 + 60), "gpu": 0, "triton": 0}
     )
-    few = select_contexts(POOL, QUERIES[:5], n_clusters=2, context_size=10)
-    many = select_contexts(POOL, np.tile(QUERIES, (5, 1)), n_clusters=2, context_size=10)
-    assert (few.settings["kernel"], many.settings["kernel"]) == ("exact", "rff")
+    monkeypatch.setattr("crumb.herding.search.VALUES_A_ROW", 0)
+    asked = {"n_clusters": 2, "context_size": 10, "device": "cpu"}
+    few, many, more = (
+        select_contexts(POOL, np.tile(QUERIES, (times, 1))[:queries], **asked)
+        for times, queries in ((1, 5), (5, 300), (50, 3_000))
+    )
+    ways = [plan.settings["kernel"] for plan in (few, many, more)]
+    assert ways == ["exact", "candidates", "rff"]
 
 
 def test_streams_of_chance_are_independent() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from crumb.herding import neighbours
 from crumb.herding.neighbours import PoolCandidates, asking, below, nearest_each
-from crumb.machine import block_threads
 from crumb.rng import row_numbers
 
 
@@ -53,28 +52,24 @@ def test_only_some_rows_are_looked_at():
         np.testing.assert_array_equal(mine, looked[np.argsort(distance)[: len(mine)]])
 
 
-def test_candidates_of_a_cluster_are_its_queries_neighbours():
-    rng = np.random.default_rng(1)
-    points, queries = rng.normal(size=(3_000, 4)).astype(np.float32), rng.normal(size=(50, 4))
-    labels = rng.integers(0, 3, 50)
-    found = PoolCandidates(points, queries, labels, 100, 0).neighbours([2, 0], 200)
-    for k, rows in zip((2, 0), found, strict=True):
-        mine = labels == k
-        order = np.argsort(brute_force(points, queries[mine]), axis=1)
-        np.testing.assert_array_equal(rows, np.unique(order[:, : 200 // mine.sum()]))
-    with block_threads(2) as blocks:
-        shared = PoolCandidates(points, queries, labels, 100, 0, blocks).neighbours([2, 0], 200)
-        for one, other in zip(found, shared, strict=True):
-            np.testing.assert_array_equal(one, other)
-
-
 def test_of_large_pools_a_random_share_is_looked_at(monkeypatch):
+    """As many rows as distances are worth computing, but enough to choose from."""
     rng = np.random.default_rng(1)
-    points, queries = rng.normal(size=(3_000, 4)), rng.normal(size=(10, 4))
-    monkeypatch.setattr(neighbours, "PAIRS", 3_000)
-    (rows,) = PoolCandidates(points, queries, np.zeros(10, dtype=int), 100, 5).neighbours([0], 400)
-    assert (row_numbers(rows, 5, "neighbours") < 0.1).all()
-    assert len(rows) > 150
+    points, queries = rng.normal(size=(6_000, 4)), rng.normal(size=(10, 4))
+
+    def candidates(n: int) -> PoolCandidates:
+        return PoolCandidates(points, queries, np.zeros(10, dtype=int), n, 5)
+
+    monkeypatch.setattr(neighbours, "PAIRS", 6_000)
+    monkeypatch.setattr(neighbours, "PAIRS_A_ROW", 0)
+    for count in (250, 5_000):
+        (rows,) = candidates(10)([0], count)
+        assert (row_numbers(rows, 5, "rows") < 0.1).all()
+        assert len(rows) == min(count, len(candidates(10).rows))
+    assert len(candidates(10)([0], 6_000)[0]) == 6_000
+    assert 4 * 12 * 50 * 0.9 < len(candidates(50).rows) < 4 * 12 * 50 * 1.1
+    monkeypatch.setattr(neighbours, "PAIRS_A_ROW", 1_500)  # the passes see 10 + 10 rows
+    assert 0.45 * 6_000 < len(candidates(10).rows) < 0.55 * 6_000
 
 
 def test_as_many_queries_ask_as_a_context_has_rows():

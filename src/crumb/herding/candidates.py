@@ -1,11 +1,9 @@
 """Herding among few candidates: the exact kernel, at the price of an approximation. For CPUs.
 
 A context of n rows is chosen well from a few times n candidates, if these lie where the queries
-lie (neighbours.py). First, each cluster has candidates at the distances of its queries from its
-centroid. That is enough where the cluster is one cloud of rows, but says nothing about the rows
-left out. So a tenth of the clusters tries twice as many, and half as many again that are the
-nearest rows of each query. They go on doubling until this lowers the MMD² by less than ``ENOUGH``;
-then all clusters get as many. What the last doubling brought is reported.
+lie (neighbours.py). First, each cluster has 12n candidates. A tenth of the clusters tries twice as
+many. They go on doubling until this lowers the MMD² by less than ``ENOUGH``; then all clusters get
+as many. What the last doubling brought is reported.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from torch import Tensor
 
 from crumb.herding.greedy import Clusters, EarlyStopping, Herded, herd, means_within
 from crumb.herding.kernel import Rbf, Trace
-from crumb.herding.neighbours import FIRST, Candidates, PoolCandidates
+from crumb.herding.neighbours import FIRST, NEAR, Candidates, PoolCandidates
 from crumb.machine import Advance, MapBlocks, blas_in_one_thread, no_progress
 from crumb.rng import generator
 
@@ -61,16 +59,17 @@ def herd_candidates(
 ) -> tuple[list[Herded], Doubling]:
     """Choose ``n`` ≤ N rows for each cluster of queries, B = 1.
 
-    Each cluster has 24n candidates (or ``first``), or twice as many and so on, but not more than
-    ``most`` (24n at least). Running sums are in ``dtype``, of points relative to their cluster;
-    all else is in float64. ``candidates`` names the rows where ``pool`` is not the whole pool:
+    Each cluster has 12n candidates (or ``first``), or twice as many and so on, but not more than
+    ``most``. Running sums are in ``dtype``, of points relative to their cluster; all else is in
+    float64. ``candidates`` names the rows where ``pool`` is not the whole pool: 24n at first, and
     at most ``available`` for a cluster.
     """
     with blas_in_one_thread():  # threads take clusters, and do not split products
         rows = candidates
         if rows is None:
             queries, labels = clusters.queries.double().numpy(), clusters.labels.numpy()
-            rows = PoolCandidates(pool.numpy(), queries, labels, n, seed, map_blocks)
+            rows = PoolCandidates(pool.numpy(), queries, labels, n, seed)
+            first = first or min(NEAR * n, most)
         contexts = _Herding(
             kernel, pool, clusters, rows, n, early_stopping, dtype, map_blocks, progress
         )
@@ -139,13 +138,12 @@ class _Herding:
 
     def __call__(self, which: Sequence[int], count: int) -> dict[int, Herded]:
         """The contexts of some clusters, from ``count`` candidates of each."""
-        rows = dict(zip(which, self.candidates(which, count), strict=True))
-        most = max(map(len, rows.values()), default=1)
         self.progress(0, more=self.n * len(which))
-        size = max(1, min(GROUP, GROUP_ROWS // most, len(which) // 2))
+        size = max(1, min(GROUP, GROUP_ROWS // count, len(which) // 2))
 
         def of_group(start: int) -> list[Herded]:
             some = list(which[start : start + size])
+            rows = dict(zip(some, self.candidates(some, count), strict=True))
             points = [self.pool[rows[k]].double() - self.centroids[k] for k in some]
             means = self.kernel.row_means
             cross = [means(mine, self.members[k]) for k, mine in zip(some, points, strict=True)]

@@ -1,17 +1,17 @@
 """Which rows are candidates of a cluster of queries. Without torch, which workers do not load.
 
-They are rows at the distances from the centroid at which the queries lie, and the nearest rows of
-every query: a context stands for its queries if each of them has rows of its kind in it. Measured:
-docs/method.md.
+In memory they are the rows nearest to the queries (``PoolCandidates``). In files they are rows at
+the distances from the centroid at which the queries lie, and the nearest rows of every query
+(``scale/rules.py``). A context stands for its queries if each of them has rows of its kind in it.
+Measured: docs/method.md.
 
 Shapes: T queries, K clusters, N pool rows, b rows of a block, d columns.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
@@ -24,10 +24,16 @@ Candidates: TypeAlias = Callable[[Sequence[int], int], list[np.ndarray]]
 # Queries, rows and their squared distances.
 Pairs: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-FIRST = 24  # candidates of a cluster at first, as a multiple of n
+NEAR = 12  # candidates of a cluster in memory at first, as a multiple of n
+FIRST = 24  # the same for a pool in files
 STRATA = 10  # parts of the queries' distances from which equally many candidates come
 ELSEWHERE = 0.1  # fraction of the candidates that come from the rows farther away
 PAIRS = 2_000_000_000  # distances worth computing (seconds); a random part of larger pools is used
+PAIRS_A_ROW = 20_000  # the same for each row of a pass, which takes ten times as long
+SAMPLE, LEAST_RANK = 4_096, 8  # rows that tell the reach of a query, and its rank among them
+SAME = 1e-6  # of the reach: rows no farther from a query are its equals
+LEAST_REACH = 1e-3  # of the mean reach of the cluster's queries
+NEAR_CELLS = 1 << 17  # of a tile of float64
 TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 BLOCK = 1 << 14  # pool rows that are read at once
 QUERIES, PARTS = 256, 4  # queries searched for at once, at most; fewer keep four threads busy
@@ -35,63 +41,96 @@ FIRST_ROUND, GROWTH = 128, 2  # rows of the first round, and how many times as m
 
 
 class PoolCandidates:
-    """The candidates of clusters in a pool in memory: by distance, and the queries' neighbours."""
+    """The rows of a pool in memory that are nearest to the queries of a cluster.
+
+    Squared distances from a query count in units of its reach, within which lie about as many rows
+    as its share of the first candidates. So queries where the pool is thin have candidates, too.
+    A tenth are random rows: for queries that the pool does not reach, herding spreads the context.
+    """
 
     def __init__(
-        self,
-        pool: np.ndarray,
-        queries: np.ndarray,
-        labels: np.ndarray,
-        n: int,
-        seed: int,
-        map_blocks: MapBlocks = map,
+        self, pool: np.ndarray, queries: np.ndarray, labels: np.ndarray, n: int, seed: int
     ):
-        self.pool, self.n, self.map_blocks = pool, n, map_blocks
-        # The first rows of a random order are taken, so that more candidates include the fewer.
-        # The order is that of a pool on disk.
-        self.order = np.argsort(row_numbers(np.arange(len(pool)), seed, "rows"))
-        members = [queries[labels == k] for k in range(labels.max() + 1)]
-        centroids = np.stack([mine.mean(axis=0) for mine in members])
-        gaps = [mine - mean for mine, mean in zip(members, centroids, strict=True)]
-        self.of_queries = [np.einsum("ij,ij->i", gap, gap) for gap in gaps]
-        self.distance = np.empty((len(members), len(pool)), dtype=np.float32)  # (K, N) squared
-
-        def fill(start: int) -> None:
-            rows = pool[start : start + BLOCK].astype(np.float64, copy=False)
-            self.distance[:, start : start + BLOCK] = squared_distances(centroids, rows)
-
-        list(map_blocks(fill, range(0, len(pool), BLOCK)))
-        self.asking = [queries[some] for some in asking(labels, n, seed)]
-        fraction = fraction_searched(len(pool), sum(map(len, self.asking)))
-        self.searched = None  # the rows to search for neighbours; None: all
+        self.size, self.first, self.rows = len(pool), NEAR * n, np.arange(len(pool))
+        self.asking = [queries[some].astype(np.float64) for some in asking(labels, n, seed)]
+        passes = n * len(self.asking) + len(queries)
+        fraction = fraction_searched(len(pool), sum(map(len, self.asking)), passes)
+        numbers = row_numbers(self.rows, seed, "rows")  # the order of a pool on disk
         if fraction < 1.0:
-            numbers = row_numbers(np.arange(len(pool)), seed, "neighbours")
-            self.searched = np.flatnonzero(numbers < fraction)
+            fraction = max(fraction, 4 * self.first / self.size)  # more than are wanted
+            self.rows = np.flatnonzero(numbers < fraction)
+            pool, numbers = pool[self.rows], numbers[self.rows]
+        self.pool, self.numbers = pool, numbers
+        self.norms = np.einsum("ij,ij->i", pool, pool, dtype=np.float64)
+        self.order = np.argsort(numbers)
+        self.sample = np.sort(self.order[:SAMPLE])
 
     def __call__(self, which: Sequence[int], count: int) -> list[np.ndarray]:
-        if count == len(self.order):
-            return [np.arange(count)] * len(which)
+        if count >= self.size:
+            return [np.arange(self.size)] * len(which)
+        if count >= len(self.pool):
+            return [self.rows] * len(which)
+        return [self._lowest(near, count) for near in self._nearness(which)]
 
-        def by_distance(k: int) -> np.ndarray:
-            return rows_at_distances(self.distance[k], self.of_queries[k], count, self.order)
+    def _nearness(self, which: Sequence[int]) -> np.ndarray:
+        """The distance of each row from the queries of each cluster, in units of their reach.
 
-        found = dict(zip(which, self.map_blocks(by_distance, which), strict=True))
-        if not (beside := neighbours_beside(count, self.n)):
-            return list(found.values())
-        # Where all rows as near as the queries were taken, their neighbours are among them.
-        inside = {k: all_inside(self.distance[k], self.of_queries[k], count) for k in which}
-        more = [k for k in which if not inside[k]]
-        for k, rows in zip(more, self.neighbours(more, beside) if more else [], strict=True):
-            found[k] = np.union1d(found[k], rows)
-        return list(found.values())
+        The pool is read once for all of them.
+        """
+        asking = [self.asking[k] for k in which]
+        reach, equals = map(np.concatenate, zip(*map(self._reach, asking), strict=True))
+        queries, ends = np.concatenate(asking), np.cumsum([len(some) for some in asking])
+        near, step = np.empty((len(which), len(self.pool))), max(64, NEAR_CELLS // len(queries))
+        for start in range(0, len(self.pool), step):
+            some = slice(start, start + step)
+            distance = self._distance(queries, some, reach)
+            for j in np.flatnonzero(equals):
+                # Of many equal rows as many come first as of other rows.
+                same = distance[j] <= SAME
+                distance[j] += np.where(same, self.numbers[some], 1.0) * equals[j]
+            for row, mine in zip(near, np.split(distance, ends[:-1]), strict=True):
+                mine.min(axis=0, out=row[some])
+        return near
 
-    def neighbours(self, which: Sequence[int], count: int) -> list[np.ndarray]:
-        """At most ``count`` rows near the queries of each cluster (or one a query), rising."""
-        sizes = [len(self.asking[k]) for k in which]
-        each = np.repeat([each_of(count, size) for size in sizes], sizes)
-        queries = np.concatenate([self.asking[k] for k in which])
-        near = iter(nearest_each(self.pool, queries, each, self.searched, self.map_blocks))
-        return [np.unique(np.concatenate(list(islice(near, size)))) for size in sizes]
+    def _lowest(self, near: np.ndarray, count: int) -> np.ndarray:
+        """``count`` rows, rising: the nearest ones, and a tenth at random."""
+        wanted = count - int(ELSEWHERE * count)
+        # Nearly all rows are farther than a bound that some rows of the sample give.
+        rank = min(len(self.sample) - 1, int(1.5 * wanted / len(near) * len(self.sample)) + 8)
+        some = np.flatnonzero(near <= np.partition(near[self.sample], rank)[rank])
+        if len(some) <= wanted:
+            some = np.arange(len(near))
+        left = np.ones(len(near), dtype=bool)
+        left[some[np.argpartition(near[some], wanted)[:wanted]]] = False
+        random = self.order[:count]
+        left[random[left[random]][: count - wanted]] = False
+        return self.rows[~left]
+
+    def _reach(self, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The reach of each query, squared, and how many shares of rows equal it."""
+        distance = self._distance(queries, self.sample)
+        share = self.first / len(queries) / len(self.pool) * len(self.sample)
+        last = len(self.sample) - 1
+        rank = min(max(LEAST_RANK, round(share)), last)
+        reach = np.partition(distance, rank, axis=1)[:, rank]
+        equals = (distance <= SAME * reach.mean()).sum(axis=1)
+        for j in np.flatnonzero(equals > rank):
+            reach[j] = np.sort(distance[j])[min(equals[j] + rank, last)]
+        reach = np.maximum(reach, LEAST_REACH * reach.mean())
+        return np.where(reach > 0, reach, 1.0), np.where(equals > rank, equals / rank, 0.0)
+
+    def _distance(
+        self, queries: np.ndarray, some: slice | np.ndarray, reach: np.ndarray | float = 1.0
+    ) -> np.ndarray:
+        """(T, b) squared, in units of each query's reach: one product, with two more columns."""
+        points = self.pool[some]
+        right = np.empty((points.shape[1] + 2, len(points)))
+        right[:-2], right[-2], right[-1] = points.T, self.norms[some], 1.0
+        ones = np.ones((len(queries), 1))
+        squares = np.einsum("ij,ij->i", queries, queries)[:, None]
+        left = np.concatenate([-2.0 * queries, ones, squares], axis=1)
+        left /= np.broadcast_to(reach, len(queries))[:, None]
+        return left @ right
 
 
 def neighbours_beside(count: int, n: int) -> int:
@@ -111,59 +150,12 @@ def asking(labels: np.ndarray, n: int, seed: int) -> list[np.ndarray]:
     return [m if len(m) <= n else np.sort(rng.choice(m, n, replace=False)) for m in members]
 
 
-def fraction_searched(rows: int, queries: int) -> float:
-    """The fraction of a pool that is searched for the neighbours of the queries."""
-    return min(1.0, PAIRS / (rows * queries))
+def fraction_searched(rows: int, queries: int, passes: int = 0) -> float:
+    """The fraction of a pool that is searched for the neighbours of the queries.
 
-
-def rows_at_distances(
-    distance: np.ndarray, of_queries: np.ndarray, count: int, order: np.ndarray
-) -> np.ndarray:
-    """``count`` rows at the squared distances of the queries from their mean, rising.
-
-    Equally many from each stratum, those first in ``order``. Where a stratum has fewer, the next
-    one out gives more, and beyond the last one the nearest rows do. The fraction ``ELSEWHERE``
-    comes from the rows beyond.
+    ``passes``: rows and queries of all passes to come. Where they are many, more is worth it.
     """
-    queries = _of_others(of_queries)
-    edges = np.quantile(queries, np.linspace(0, 1, min(STRATA, len(queries)) + 1)[1:])
-    distance = distance[order]
-    inside = np.flatnonzero(distance <= edges[-1])
-    stratum = np.searchsorted(edges, distance[inside]).astype(np.uint8)
-    inside = inside[np.argsort(stratum, kind="stable")]
-    ends = np.bincount(stratum, minlength=len(edges)).cumsum()
-    wanted = math.ceil(count * (1 - ELSEWHERE))
-    taken: list[np.ndarray] = []
-    for i, mine in enumerate(np.split(inside, ends[:-1]), 1):
-        taken.append(mine[: round(wanted * i / len(edges)) - sum(map(len, taken))])
-    nearest = wanted - sum(map(len, taken))
-    taken.append(_beyond(distance, edges[-1], nearest, count - wanted))
-    missing = count - sum(map(len, taken))
-    if missing:  # nothing is left beyond
-        left = np.ones(len(order), dtype=bool)
-        left[np.concatenate(taken)] = False
-        taken.append(np.flatnonzero(left)[:missing])
-    return np.sort(order[np.concatenate(taken)])
-
-
-def all_inside(distance: np.ndarray, of_queries: np.ndarray, count: int) -> bool:
-    """Whether ``rows_at_distances`` takes every row no farther than the farthest query."""
-    inside = (distance <= _of_others(of_queries).max()).sum()
-    return bool(inside <= math.ceil(count * (1 - ELSEWHERE)))
-
-
-def _of_others(of_queries: np.ndarray) -> np.ndarray:
-    """Queries lie closer to their own mean than other rows of the same kind do."""
-    return of_queries * len(of_queries) / max(1, len(of_queries) - 1)
-
-
-def _beyond(distance: np.ndarray, edge: float, nearest: int, others: int) -> np.ndarray:
-    """The ``nearest`` rows beyond the edge, and the first ``others`` of the rest."""
-    rows = np.flatnonzero(distance > edge)
-    if nearest >= len(rows) or not nearest:
-        return rows[: nearest + others]
-    near = np.argpartition(distance[rows], nearest)[:nearest]
-    return np.concatenate([rows[near], np.delete(rows, near)[:others]])
+    return min(1.0, max(PAIRS, PAIRS_A_ROW * passes) / (rows * queries))
 
 
 def nearest_each(

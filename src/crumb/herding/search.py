@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from crumb.errors import InvalidInput, positive
-from crumb.herding.neighbours import FIRST, PAIRS
+from crumb.herding.neighbours import PAIRS, PAIRS_A_ROW
 from crumb.machine import resolve_jobs
 
 WAYS = ("auto", "exact", "candidates", "rff")
@@ -18,6 +18,10 @@ RFF_BATCH = 10  # with 256 features as good as the exact kernel; the paper's 64 
 
 # Kernel values that are worth computing, unless a budget says otherwise: seconds on each device.
 AFFORDABLE = {"cpu": 2_000_000_000, "gpu": 20_000_000_000, "triton": 200_000_000_000}
+# The same for each row and query of the passes: at 5 ns half the time that a CPU spends on them.
+# So a cluster may have as many candidates, however many clusters and queries there are.
+VALUES_A_ROW = 50_000
+LEAST = 4  # candidates, as a multiple of n: with fewer, random features serve better
 AT_ONCE = 200_000_000  # kernel values that take so little time that nothing need be saved
 # Nanoseconds a kernel value of 20 columns, measured: one CPU core over the whole pool (half of
 # that among candidates); an H200 with torch's own operations (about), and with gpu.py.
@@ -44,6 +48,11 @@ class Load:
     columns: int = USUAL_COLUMNS  # d of the selection space
 
     @property
+    def passes(self) -> int:
+        """Rows and queries that the passes of the model see."""
+        return self.clusters * self.context_size + self.queries
+
+    @property
     def weight(self) -> float:
         """What a kernel value costs."""
         usual = COLUMNS_OF_AN_EXPONENTIAL + USUAL_COLUMNS
@@ -52,7 +61,7 @@ class Load:
     def among(self, candidates: int) -> int:
         """Herding among that many candidates of each cluster, all compared with the rows chosen
         for it and with its queries."""
-        return int(candidates * (self.clusters * self.context_size + self.queries) * self.weight)
+        return int(candidates * self.passes * self.weight)
 
     @property
     def exact(self) -> int:
@@ -69,7 +78,8 @@ class Load:
     def neighbours(self) -> int:
         """Finding the rows that are nearest to the queries."""
         asking = min(self.queries, self.clusters * self.context_size)
-        return int(PAIR * min(PAIRS, self.rows * asking) * self.weight)
+        worth = max(PAIRS, PAIRS_A_ROW * self.passes)
+        return int(PAIR * min(worth, self.rows * asking) * self.weight)
 
     def random_features(self, dim: int, batch: int) -> int:
         """D features of every row, then a product with all of them in each round."""
@@ -88,7 +98,7 @@ class Load:
         ``search``: how it searches; exact and with random features it takes what it takes.
         """
         values = min(self.exact, affordable)
-        if search is not None and search.ways[-1] == "exact":
+        if search is not None and search.name == "exact":
             values = self.exact
         elif search is not None and search.name == "rff":
             values = self.random_features(search.rff_dim, search.batch)
@@ -121,14 +131,10 @@ def _kind(device: str) -> str:
 class Search:
     """Everything resolved, nothing left to choose."""
 
-    ways: tuple[str, ...]  # the first that does not give up is taken
+    name: str  # the way that is taken
     rff_dim: int
     batch: int  # rows chosen a round
     most_candidates: int  # a cluster
-
-    @property
-    def name(self) -> str:
-        return self.ways[0]
 
 
 def check_search(kernel: str, rff_dim: int, herd_batch: str | int) -> None:
@@ -150,21 +156,27 @@ def resolve_search(
 ) -> Search:
     """``"auto"`` goes by the cost of each way and by the kernel values that are affordable."""
     one_by_one = device == "cpu" and herd_batch in ("auto", 1)  # what candidates are made for
-    ways: tuple[str, ...] = (kernel,)
-    most = load.rows
+    way, most = kernel, load.rows
     if kernel == "auto":
-        ways, most = _ways(load, one_by_one, affordable or affordable_values(device))
-    elif kernel == "candidates":
-        ways = (kernel, "exact") if one_by_one else ("exact",)
-    usual = RFF_BATCH if ways == ("rff",) else 1
-    return Search(ways, rff_dim, usual if herd_batch == "auto" else int(herd_batch), most)
+        way, most = _way(load, one_by_one, affordable or _usual(load, device))
+    elif kernel == "candidates" and not one_by_one:
+        way = "exact"
+    usual = RFF_BATCH if way == "rff" else 1
+    return Search(way, rff_dim, usual if herd_batch == "auto" else int(herd_batch), most)
 
 
-def _ways(load: Load, one_by_one: bool, affordable: int) -> tuple[tuple[str, ...], int]:
-    """What ``"auto"`` tries, and with how many candidates: the exact kernel if it is affordable."""
-    most, least = load.candidates_for(affordable), FIRST * load.context_size
-    if load.exact > affordable:
-        return ("candidates",) if one_by_one and most >= least else ("rff",), most
-    few = min(most, load.rows // 4)  # a vain attempt may cost half as much as none
-    worth_trying = one_by_one and load.exact > AT_ONCE and few >= least
-    return ("candidates", "exact") if worth_trying else ("exact",), few
+def _usual(load: Load, device: str) -> int:
+    """Kernel values that are affordable without a budget."""
+    values = affordable_values(device)
+    if device != "cpu":
+        return values
+    return max(values, int(VALUES_A_ROW * load.passes * load.weight) + load.neighbours)
+
+
+def _way(load: Load, one_by_one: bool, affordable: int) -> tuple[str, int]:
+    """What ``"auto"`` takes, and with how many candidates at most."""
+    if load.exact <= (min(AT_ONCE, affordable) if one_by_one else affordable):
+        return "exact", load.rows
+    most = min(load.rows, load.candidates_for(affordable))
+    enough = most >= min(LEAST * load.context_size, load.rows)
+    return "candidates" if one_by_one and enough else "rff", most

@@ -170,7 +170,7 @@ class NearestRows(Rule):
 
 
 class Strata(Rule):
-    """Candidates for herding, as ``rows_at_distances`` takes them in memory.
+    """Candidates for herding: rows at the distances of the queries from their centroid.
 
     Equally many come from each tenth of the queries' squared distances to their centroid. What an
     inner stratum lacks comes from the next one out, and a tenth from beyond. Each cluster has S + 2

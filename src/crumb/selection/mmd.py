@@ -23,13 +23,11 @@ class MMD(Strategy):
     def select(self, problem: Problem) -> Selection:
         labels, centroids = problem.cluster()
         # Where the pool is not in memory, herding has candidates only.
-        for way in problem.search.ways if problem.finder.whole else ("candidates",):
-            if way == "candidates":
-                herded, facts, enough = _among_candidates(problem, labels, centroids)
-            else:
-                herded, facts, enough = _among_all(problem, labels, way), {}, True
-            if enough:
-                break
+        way = problem.search.name if problem.finder.whole else "candidates"
+        if way == "candidates":
+            herded, facts = _among_candidates(problem, labels, centroids)
+        else:
+            herded, facts = _among_all(problem, labels, way), {}
         return Selection(
             labels,
             centroids,
@@ -65,8 +63,8 @@ def _among_all(problem: Problem, labels: np.ndarray, way: str) -> list[Herded]:
 
 def _among_candidates(
     problem: Problem, labels: np.ndarray, centroids: np.ndarray
-) -> tuple[list[Herded], dict[str, Any], bool]:
-    """Contexts, what the plan should say of the candidates, and whether these were enough."""
+) -> tuple[list[Herded], dict[str, Any]]:
+    """Contexts, and what the plan should say of the candidates."""
     among, facts = problem.finder.candidates(problem, labels, centroids)
     herded, doubling = herd_candidates(
         Rbf(problem.options.bandwidth),
@@ -78,7 +76,7 @@ def _among_candidates(
         progress=problem.progress,
         **among,
     )
-    return herded, {"candidates": asdict(doubling), **facts}, doubling.enough
+    return herded, {"candidates": asdict(doubling), **facts}
 
 
 def _tensors(problem: Problem, labels: np.ndarray) -> tuple[torch.Tensor, Clusters]:
