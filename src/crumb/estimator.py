@@ -25,9 +25,9 @@ from crumb.guide import Guide, check_guide, guide_columns, learn_guide, weigh
 from crumb.herding.greedy import EarlyStopping
 from crumb.infer import answer
 from crumb.machine import resolve_device
-from crumb.options import DEFAULTS, Options
+from crumb.options import DEFAULTS, PLANNED_ROWS, Options
 from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
-from crumb.plan import Plan
+from crumb.plan import Plan, route_plan
 from crumb.pool import Pool, TablePool, check_in_memory
 from crumb.selection import Strategy
 from crumb.table.embedding import RowEmbedding
@@ -74,6 +74,7 @@ class _Crumb(BaseEstimator):
         n_clusters: str | int | None = "auto",
         context_size: str | float = "auto",
         budget: str | float | None = None,
+        plan_at: str = "predict",
         kernel: str = "auto",
         rff_dim: int = 256,
         herd_batch: str | int = "auto",
@@ -98,6 +99,7 @@ class _Crumb(BaseEstimator):
         self.n_clusters = n_clusters
         self.context_size = context_size
         self.budget = budget
+        self.plan_at = plan_at
         self.kernel = kernel
         self.rff_dim = rff_dim
         self.herd_batch = herd_batch
@@ -126,7 +128,7 @@ class _Crumb(BaseEstimator):
         columns: Sequence[str] | None = None,
         groups: Any = None,
     ) -> Self:
-        """Hold the labelled table; all selection happens when queries come.
+        """Hold the labelled table, and with ``plan_at="fit"`` choose the contexts for it.
 
         ``y``: the labels, or the name of their column in ``X``. ``X`` may also be the path of a CSV
         file, a path or glob of Parquet files, or a pyarrow dataset. For Parquet, ``where`` (a
@@ -152,6 +154,7 @@ class _Crumb(BaseEstimator):
         # Mistakes in the parameters show before the table is read.
         options = Options.of(**{name: getattr(self, name) for name in DEFAULTS})
         check_features(self.features)
+        check_plan_at(self.plan_at, options)
         X = read_csv(X) if is_csv(X) else X
         self._check_guide(X, groups)
         engine = None
@@ -177,6 +180,9 @@ class _Crumb(BaseEstimator):
         if classes is not None:
             self.classes_ = classes
         self._pass_cost: PassCost | None = None  # measured when the first queries come
+        self.plan_: Plan | None = None
+        if self.plan_at == "fit":
+            self.plan_ = self.plan_points(pool.drawn(PLANNED_ROWS, options.seed)[1], evidence=False)
 
     def _learn_table(
         self, X: Any, y: Any, options: Options
@@ -293,11 +299,16 @@ class _Crumb(BaseEstimator):
         return self.encode(one_row(row, self.pool_.columns)) if read is None else read
 
     def plan(self, X: Any) -> Plan:
-        """Cluster the queries ``X`` and choose a context for each cluster, without the PFN."""
+        """Which context each of the queries ``X`` gets, and why, without the PFN.
+
+        With ``plan_at="fit"`` that is the plan made at ``fit``: clusters may have no queries.
+        """
         return self.plan_points(self.encode(X)[1])
 
     def plan_points(self, points: np.ndarray, evidence: bool = True) -> Plan:
         """``plan`` for queries that are points of the selection space already."""
+        if self.plan_ is not None:
+            return route_plan(self.plan_, self.pool_, points, self.options_, evidence)
         options, _ = self._affordable(len(points), time.perf_counter())
         return self.pool_.plan(points, options, evidence)
 
@@ -330,6 +341,7 @@ class _Crumb(BaseEstimator):
         started, clock = time.perf_counter(), None
         rows, points = self.encode(X)
         self.backend_.check_output(output)
+        plan = self.plan_ if plan is None else plan
         frozen = plan is not None
         if plan is None:
             plan, clock = self._planned(points, started)
@@ -364,6 +376,24 @@ class _Crumb(BaseEstimator):
         inputs = tags.input_tags
         inputs.allow_nan = inputs.categorical = inputs.string = True
         return tags
+
+
+def check_plan_at(plan_at: Any, options: Options) -> None:
+    """When contexts are chosen. At ``fit``, what depends on the queries has no meaning."""
+    if plan_at not in ("predict", "fit"):
+        raise InvalidInput(f"plan_at must be 'predict' or 'fit', got {plan_at!r}.")
+    if plan_at == "predict":
+        return
+    if options.budget is not None:
+        raise InvalidInput(
+            "A budget is for plan_at='predict', where it sees the queries: with plan_at='fit' give "
+            "n_clusters and context_size."
+        )
+    if not options.strategy.shares:
+        raise InvalidInput(
+            f"strategy={options.strategy.name!r} chooses a context for every query, whatever else "
+            "is asked: leave plan_at='predict'."
+        )
 
 
 def check_labels(y: Any) -> np.ndarray:
@@ -404,8 +434,8 @@ def _has_proba(estimator: _Crumb) -> bool:
 class CrumbClassifier(ClassifierMixin, _Crumb):
     """A PFN that classifies with small contexts, each matched to a cluster of the queries.
 
-    Clusters and contexts are chosen for the batch of queries, so answers depend on that batch. Pass
-    a frozen ``plan`` where each answer must depend on its row alone.
+    Clusters and contexts are chosen for the batch of queries, so answers depend on that batch. With
+    ``plan_at="fit"``, or with a frozen ``plan``, each answer depends on its row alone.
 
     Parameters
     ----------
@@ -426,6 +456,12 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         seconds. It chooses ``n_clusters`` and ``context_size`` where these are ``"auto"``. Two
         small passes are timed first; ``plan.settings["budget"]`` says what the choice should take.
         Times vary, and so may the choice. ``predict`` cuts contexts when it runs late.
+    plan_at : {"predict", "fit"}, default="predict"
+        When contexts are chosen. ``"predict"``: for the queries of each call, so an answer depends
+        on the rows that are asked with it. ``"fit"``: once, for a sample of the pool in the place
+        of queries (``plan_``); a query gets the context of the nearest cluster, and its answer
+        depends on its row alone. For cross-validation, grid search and permutation importance
+        (docs/batches.md). Takes effect at fit.
     kernel : {"auto", "exact", "candidates", "rff"}, default="auto"
         How contexts are searched. ``"exact"``: the RBF kernel, with every row of the pool a
         candidate for every choice. ``"candidates"``: the same among fewer rows (CPU): rows drawn

@@ -6,12 +6,13 @@ import io
 import json
 import os
 import secrets
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from crumb.errors import CrumbError, InvalidFile, InvalidInput
 # A file may unpack to this, and to this many times its size. Arrays that would shrink more are
 # stored as they are.
 UNPACKED_BYTES, MOST_TIMES = 256_000_000, 100
+Result = TypeVar("Result")
 
 
 @contextmanager
@@ -105,6 +107,21 @@ def read_archive(
             if name.endswith(".npy")
         }
     return about, arrays, files
+
+
+def packed(write: Callable[[Path], None]) -> bytes:
+    """What a function writes to the file that it is given."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder) / "part")
+        return (Path(folder) / "part").read_bytes()
+
+
+def unpacked(content: bytes, read: Callable[[Path], Result]) -> Result:
+    """What a function reads from a file with this content."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "part"
+        file.write_bytes(content)
+        return read(file)
 
 
 def check_unpacked(what: str | Path, unpacked: int, packed: int) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 # Measured: docs/defaults.md.
 DEFAULT_CLUSTERS = 20  # K; a strategy may have a default of its own
 DEFAULT_CONTEXT = 1_000  # n
+PLANNED_ROWS = 10_000  # that a plan is made for where it will answer more rows than these
 LEAST_BANDWIDTH = 1e-12  # standard deviations: points differ by less only through rounding
 DEFAULTS: dict[str, Any] = {
     "strategy": "mmd",

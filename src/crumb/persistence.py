@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 
 from crumb.errors import InvalidFile, InvalidInput, PlanMismatch
 from crumb.estimator import CrumbClassifier, CrumbRegressor
-from crumb.files import check_unpacked, read_archive, reading, write_archive
+from crumb.files import check_unpacked, packed, read_archive, reading, unpacked, write_archive
 from crumb.guide import Guide
 from crumb.herding.greedy import EarlyStopping
 from crumb.pfn.models import checksum, model_names
+from crumb.plan import Plan
 from crumb.selection import Strategy
 from crumb.selection.base import REGISTRY
 
@@ -55,6 +56,8 @@ def save(estimator: Any, path: str | Path) -> None:
     if pool.guide is not None:
         about["guide"], more, texts = pool.guide.pack()
         arrays, files = {**arrays, **more}, {**files, **texts}
+    if estimator.plan_ is not None:
+        files["plan.crumb"] = packed(estimator.plan_.save)
     write_archive(path, FORMAT, VERSION, about, arrays, files)
 
 
@@ -76,14 +79,19 @@ def load(path: str | Path, **changes: Any) -> Any:
             rows = arrays["pool"]
         estimator: Any = KINDS[about["task"]](**_live_params(params))
         guide = Guide.unpack(about["guide"], arrays, files) if "guide" in about else None
-        # A guide is not fitted again; ``guide`` stays what it was, for refreshes of a stream.
-        asked = estimator.guide
-        estimator.set_params(guide=guide).fit(rows, y).set_params(guide=asked)
+        # Guide and plan are not made again; the parameters stay, for refreshes of a stream.
+        asked = {"guide": estimator.guide, "plan_at": estimator.plan_at}
+        planned = "plan.crumb" in files and estimator.plan_at == "fit"
+        estimator.set_params(guide=guide, plan_at="predict" if planned else asked["plan_at"])
+        estimator.fit(rows, y).set_params(**asked)
         if checksum(estimator.backend_.path) != about["model_sha256"]:
             model = f"the model {params['model']!r} than those on this machine"
             raise PlanMismatch(f"{path} was saved with other weights of {model}.")
         if estimator.pool_.fingerprint != about["fingerprint"]:
             raise InvalidFile(f"The pool in {path} is not the one that was saved: it is damaged.")
+        if planned:
+            estimator.plan_ = unpacked(files["plan.crumb"], Plan.load)
+            estimator.plan_.check_pool(about["fingerprint"])
     return estimator
 
 

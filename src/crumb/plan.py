@@ -210,6 +210,24 @@ def make_plan(pool: Pool, queries: np.ndarray, options: Options, evidence: bool 
     return plan
 
 
+def route_plan(
+    plan: Plan, pool: Pool, queries: np.ndarray, options: Options, evidence: bool = True
+) -> Plan:
+    """A plan as it answers other queries than its own. Clusters that get none of them stay.
+
+    MMD² is still that of the queries which the plan was made for.
+    """
+    finder = pool.finder(options)
+    selection = Selection(plan.route(queries), plan.centroids, plan.contexts)
+    if evidence:  # a pool in files reads the rows of the contexts
+        finder.find(plan.centroids, plan.contexts)
+    distance, outside = _support(Problem(finder, queries, options), selection, evidence)
+    routed = replace(plan, labels=selection.labels, query_distance=distance, outside=outside)
+    if finder.whole:
+        routed.pool_points, routed.query_points = finder.held.points, queries
+    return routed
+
+
 def _near(pool: Pool, queries: np.ndarray, options: Options) -> np.ndarray:
     """Queries that choose clusters and contexts: (T,).
 
@@ -255,11 +273,7 @@ def _finish(
     came: np.ndarray,
 ) -> Plan:
     """Support, and the queries back in the order in which they ``came``."""
-    distance, outside = np.full(len(came), np.nan), np.zeros(len(came), dtype=bool)
-    if evidence:
-        from crumb.evidence import measure_support
-
-        distance, outside = measure_support(problem, selection)
+    distance, outside = _support(problem, selection, evidence)
     used, first, labels = np.unique(selection.labels[came], return_index=True, return_inverse=True)
     order = used[np.argsort(first)]  # numbered as their queries appear; empty clusters are dropped
     return Plan(
@@ -275,6 +289,18 @@ def _finish(
         pool_size=pool.size,
         settings=_record(problem, selection),
     )
+
+
+def _support(
+    problem: Problem, selection: Selection, evidence: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """How far the queries are from their contexts, and which are outside of the pool."""
+    if not evidence:
+        queries = len(problem.queries)
+        return np.full(queries, np.nan), np.zeros(queries, dtype=bool)
+    from crumb.evidence import measure_support
+
+    return measure_support(problem, selection)
 
 
 def _record(problem: Problem, selection: Selection) -> dict[str, Any]:

@@ -17,8 +17,9 @@ import pandas as pd
 
 from crumb.errors import InvalidInput
 from crumb.pfn.numbers import Numbers, Slice
+from crumb.rng import generator
 from crumb.selection.base import Finder, TableFinder
-from crumb.table.encoder import Rows, TableEncoder, fingerprint
+from crumb.table.encoder import Rows, TableEncoder, fingerprint, take
 from crumb.table.intake import split_target, to_rows
 from crumb.table.row import Piece, RowReader
 from crumb.table.space import ColumnSpace, Space, learn_space
@@ -94,6 +95,11 @@ class Pool(ABC):
 
     @property
     @abstractmethod
+    def sample_points(self) -> np.ndarray:
+        """The points of these rows."""
+
+    @property
+    @abstractmethod
     def guide_rows(self) -> Labelled:
         """The rows that a guide learns from; all of them where the pool is in memory."""
 
@@ -110,6 +116,14 @@ class Pool(ABC):
         from crumb.plan import make_plan
 
         return make_plan(self, queries, options, evidence)
+
+    def drawn(self, most: int, seed: int) -> tuple[Rows, np.ndarray]:
+        """Random rows in the place of queries that have not come yet, and their points."""
+        rows, points = self.sample.rows, self.sample_points
+        if len(points) <= most:
+            return rows, points
+        chosen = generator(seed, "pool sample").choice(len(points), most, replace=False)
+        return take(rows, np.sort(chosen)), points[np.sort(chosen)]
 
     @cached_property
     def known_centroids(self) -> dict[tuple[int, int], np.ndarray]:
@@ -195,6 +209,10 @@ class TablePool(Labelled, Pool):
     @property
     def sample(self) -> TablePool:
         return self
+
+    @property
+    def sample_points(self) -> np.ndarray:
+        return self.points
 
     @property
     def guide_rows(self) -> TablePool:

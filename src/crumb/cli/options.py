@@ -99,6 +99,7 @@ RUNNING = {
 MODEL = {
     "--model": _parameter("NAME", "a name that `crumb models` lists, or the path of a checkpoint"),
     "--budget": _parameter("B", "seconds and bytes to spend, instead of K and N: 30s, '2min 4GB'"),
+    "--plan-at": _parameter("WHEN", "predict, or fit: answers do not depend on other queries"),
     "--n-estimators": _parameter("E", "ensemble members of the model", int),
     "--guide": _parameter("NAME", "trees or auto: boosted trees of the whole table guide it"),
     "--features": _parameter("NAME", "embedding: select by the model's own row embeddings as well"),

@@ -55,7 +55,8 @@ def _tables(args: argparse.Namespace) -> dict[str, Any]:
 
 def _files(args: argparse.Namespace) -> dict[str, Any]:
     """The same for tables in Parquet: the files of the pool and a sample of the queries."""
-    from crumb.scale.answers import PLANNED_ROWS, open_queries, sample_rows
+    from crumb.options import PLANNED_ROWS
+    from crumb.scale.answers import open_queries, sample_rows
     from crumb.scale.source import open_source
 
     if args.compare is not None:

@@ -3,8 +3,6 @@
 Queries that wait for an answer are not in it: their clients wait at the stream that was saved.
 """
 
-import tempfile
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import PlanMismatch
-from crumb.files import read_archive, reading, write_archive
+from crumb.files import packed, read_archive, reading, unpacked, write_archive
 from crumb.online.drift import Baseline
 from crumb.online.memory import LabelledRows, first_pool, join, latest
 from crumb.online.options import StreamOptions
@@ -54,8 +52,8 @@ def write_state(state: StreamState, path: str | Path) -> None:
         # Text in object arrays would need pickle.
         arrays["new_y"] = new.y.astype(str) if new.y.dtype == object else new.y
     files = {
-        "estimator.crumb": _written(version.estimator.save),
-        "plan.crumb": _written(version.plan.save),
+        "estimator.crumb": packed(version.estimator.save),
+        "plan.crumb": packed(version.plan.save),
     }
     for name, rows in tables.items():
         if isinstance(rows, pd.DataFrame):
@@ -76,8 +74,8 @@ def read_state(path: str | Path, changes: dict[str, Any]) -> StreamState:
     about, arrays, files = read_archive(path, FORMAT, VERSION)
     with reading(path, FORMAT):
         options = StreamOptions.of(about["settings"])
-        estimator = _read(files["estimator.crumb"], lambda file: load_estimator(file, **changes))
-        plan = _read(files["plan.crumb"], Plan.load)
+        estimator = unpacked(files["estimator.crumb"], lambda file: load_estimator(file, **changes))
+        plan = unpacked(files["plan.crumb"], Plan.load)
         plan.check_pool(estimator.pool_.fingerprint)
         pool, came = first_pool(estimator, 0.0), arrays["came"]
         if len(came) != len(pool.y):
@@ -109,17 +107,3 @@ def _unpack(
         return arrays[name]
     encoder = estimator.pool_.encoder
     return unpack_frame(files[f"{name}.parquet"], encoder.columns_, encoder.kinds_)
-
-
-def _written(write: Callable[[Path], None]) -> bytes:
-    """What a function writes to the file that it is given."""
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder) / "part")
-        return (Path(folder) / "part").read_bytes()
-
-
-def _read(content: bytes, read: Callable[[Path], Any]) -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "part"
-        file.write_bytes(content)
-        return read(file)

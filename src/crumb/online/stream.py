@@ -39,7 +39,6 @@ from crumb.online.version import (
     build,
     check_estimator,
     make_version,
-    pool_sample,
     resolve_output,
 )
 from crumb.online.worker import Clock, Pending, Worker
@@ -455,7 +454,7 @@ def _first_state(
     """A stream before its first query."""
     estimator = check_estimator(estimator)
     if X is None:
-        rows, points = pool_sample(estimator, options.recent)
+        rows, points = estimator.pool_.drawn(options.recent, estimator.options_.seed)
     else:
         rows, points = estimator.encode(X)
     ahead = options.plan_ahead and X is not None

@@ -21,7 +21,7 @@ from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.rng import generator
 from crumb.selection.base import nearest_rows
-from crumb.table.encoder import Rows, take
+from crumb.table.encoder import Rows
 from crumb.table.row import Piece
 
 NEIGHBOURS = 4  # of each query
@@ -191,13 +191,3 @@ def expected_queries(points: np.ndarray, pool: np.ndarray, seed: int) -> np.ndar
     near = np.unique(nearest_rows(pool, some, NEIGHBOURS))
     drawn = rng.permutation(len(pool))[: len(points)]
     return np.concatenate([points, pool[near], pool[drawn]])
-
-
-def pool_sample(estimator: Any, size: int) -> tuple[Rows, np.ndarray]:
-    """Rows of the pool that stand for queries until some come, and their points."""
-    pool = estimator.pool_
-    if len(pool.points) <= size:
-        return pool.rows, pool.points
-    rng = generator(estimator.options_.seed, "pool sample")
-    index = np.sort(rng.choice(len(pool.points), size, replace=False))
-    return take(pool.rows, index), pool.points[index]

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from crumb.machine import progress_bar
+from crumb.options import PLANNED_ROWS
 from crumb.plan import Plan
 from crumb.rng import generator
 from crumb.scale.engine import LocalEngine
@@ -27,7 +28,6 @@ from crumb.scale.reader import fetch_rows, to_frame
 from crumb.scale.source import Source, count_rows, open_source
 
 CHUNK_ROWS = 100_000
-PLANNED_ROWS = 10_000  # queries behind a plan that is shared by more
 
 
 def open_queries(queries: Any, columns: Sequence[str], where: Any = None) -> Source:

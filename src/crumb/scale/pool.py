@@ -108,7 +108,7 @@ class FilePool(Pool):
         self.n_classes = None if classes is None else len(classes)
         self.reader = Reader(self.encoder, self.space, view.target, classes, seed)
         self.sampled = _held(table, plain, self.reader)  # rows that stand for the pool
-        points = self.space.transform(self.sampled.rows)
+        points = self.sampled_points = self.space.transform(self.sampled.rows)
         self.bandwidth_points = points[np.searchsorted(plain, bandwidth)]
         self.reference = points[np.searchsorted(plain, support)]
         # Random rows, from which the limits of a pass are estimated.
@@ -134,6 +134,10 @@ class FilePool(Pool):
     @property
     def sample(self) -> HeldRows:
         return self.sampled
+
+    @property
+    def sample_points(self) -> np.ndarray:
+        return self.sampled_points
 
     def finder(self, options: Options) -> Finder:
         if not self.covered:

@@ -1,0 +1,228 @@
+"""How much answers depend on the batch, and what it costs that they do not (``plan_at="fit"``).
+
+    python benchmarks/batches.py --out benchmarks/results/batches.json
+    python benchmarks/batches.py --tables houses --seeds 1
+    python benchmarks/batches.py --report benchmarks/results/batches.json
+
+Real tables, the embedded network, three parts:
+
+- *moves*: some rows are predicted at once, as two halves and one by one, with K = 20 and with K a
+  tenth of the queries of a call. How far do answers move, how many labels flip, and how good are
+  they?
+- *ways*: more queries, answered by plans made at predict and at fit, and by MICP, with different
+  numbers of contexts. Seconds are those of fit, and of one prediction or two of the same queries.
+- *noise*: permutation importance of a column of noise, which should be 0, with both kinds of plans
+  (the first seed).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import common
+import numpy as np
+from sklearn.preprocessing import LabelEncoder
+
+from crumb import MICP, CrumbClassifier, CrumbRegressor
+from crumb.guide import loss
+
+TABLES = (
+    "eeg-eye-state",
+    "electricity",
+    "bank-marketing",
+    "SDSS17_ugriz",
+    "customer_satisfaction_in_airline_7feat",
+    "houses",
+    "diamonds",
+    "physiochemical_protein",
+)
+ALONE = 20  # rows that are also predicted one by one
+REPEATS = 5  # of a permutation
+Answers = Callable[[Any], np.ndarray]
+
+
+class Case:
+    """A table, cut into pool and queries. Targets of regression have deviation 1 in the pool."""
+
+    def __init__(self, folder: Path, name: str, queries: int, seed: int):
+        about = common.index(folder)[name]
+        table, target = common.read_table(folder, about)
+        order = np.random.default_rng(seed).permutation(len(table))
+        asked, pool = order[:queries], order[queries:]
+        self.regression, self.seed = about["task"] == "regression", seed
+        if self.regression:
+            y = target.to_numpy(float)
+            y = (y - y[pool].mean()) / y[pool].std()
+        else:
+            y = LabelEncoder().fit_transform(target.astype(str))
+        self.X_pool, self.y_pool = table.iloc[pool].reset_index(drop=True), y[pool]
+        self.X, self.y = table.iloc[asked].reset_index(drop=True), y[asked]
+
+    def model(self, **settings: Any) -> Any:
+        made = CrumbRegressor if self.regression else CrumbClassifier
+        return made(random_state=self.seed, **settings)
+
+    def answers(self, model: Any) -> Answers:
+        return model.predict if self.regression else model.predict_proba
+
+    def score(self, answers: np.ndarray, rows: slice = slice(None)) -> float:
+        """Log-loss, or RMSE in deviations of the target."""
+        mean = float(loss(self.y[rows], answers).mean())
+        return mean**0.5 if self.regression else mean
+
+
+def moved(before: np.ndarray, after: np.ndarray) -> common.Record:
+    """How far answers are from those of another batch: the mean over rows, and the most."""
+    far = np.abs(after - before).reshape(len(before), -1).max(axis=1)
+    found = {"mean": float(far.mean()), "most": float(far.max())}
+    if before.ndim == 2:
+        found["flips"] = float((before.argmax(axis=1) != after.argmax(axis=1)).mean())
+    return found
+
+
+def moves(case: Case, options: Any) -> common.Record:
+    """The first queries at once, in halves and one by one."""
+    X = case.X[: options.batch]
+    model = case.model(n_clusters=20, context_size=options.context_size)
+    predict, half = case.answers(model.fit(case.X_pool, case.y_pool)), options.batch // 2
+    parts = X[:half], X[half:]
+    found = {"once": predict(X), "halves": np.concatenate([predict(part) for part in parts])}
+    found["alone"] = np.concatenate([predict(X[i : i + 1]) for i in range(ALONE)])
+    model.set_params(n_clusters=half // 10).fit(case.X_pool, case.y_pool)
+    found["halves, a tenth"] = np.concatenate([predict(part) for part in parts])
+    once = found.pop("once")
+    record: common.Record = {"once": {"score": case.score(once, slice(options.batch))}}
+    for way, other in found.items():
+        rows = len(other)
+        scores = {"score": case.score(other, slice(rows)), "of_once": None}
+        scores["of_once"] = case.score(once[:rows], slice(rows))
+        record[way] = {"rows": rows, **moved(once[:rows], other), **scores}
+    return record
+
+
+def ways(case: Case, options: Any) -> common.Record:
+    """Plans made at predict and at fit, and MICP."""
+    record: common.Record = {}
+    tried = [
+        *((f"predict {k}", {"n_clusters": k}) for k in options.clusters),
+        *((f"fit {k}", {"n_clusters": k, "plan_at": "fit"}) for k in options.clusters),
+        *((f"micp {k}", {"strategy": MICP(n_clusters=k)}) for k in options.clusters),
+    ]
+    for way, settings in tried:
+        model = case.model(**settings, context_size=options.small_context)
+        _, fitting = common.timed(lambda model=model: model.fit(case.X_pool, case.y_pool))
+        predict = case.answers(model)
+        answers, first = common.timed(lambda predict=predict: predict(case.X))
+        seconds = {"fit": round(fitting, 2), "predict": round(first, 2)}
+        if model.plan_ is not None:  # contexts are kept
+            again = common.timed(lambda predict=predict: predict(case.X))[1]
+            seconds["again"] = round(again, 2)
+        record[way] = {"score": case.score(answers), "seconds": seconds}
+        common.say({"way": way, **record[way]})
+    return record
+
+
+def noise(case: Case, options: Any) -> common.Record:
+    """Importance of a column of noise: how much the loss grows when it is permuted."""
+    rng, record = np.random.default_rng(case.seed), {}
+    pool, X = (
+        table.assign(noise=rng.normal(size=len(table)))
+        for table in (case.X_pool, case.X[: options.batch])
+    )
+    shuffled = [X.assign(noise=rng.permutation(X["noise"])) for _ in range(REPEATS)]
+    for way in ("predict", "fit"):
+        model = case.model(n_clusters=20, context_size=options.small_context, plan_at=way)
+        predict = case.answers(model.fit(pool, case.y_pool))
+        base, first = common.timed(lambda predict=predict: predict(X))
+        others, taken = common.timed(lambda predict=predict: [predict(one) for one in shuffled])
+        rows = slice(options.batch)
+        gains = [case.score(other, rows) - case.score(base, rows) for other in others]
+        relative = np.array(gains) / case.score(base, rows)
+        spread = {"mean": float(relative.mean()), "deviation": float(relative.std(ddof=1))}
+        seconds = {"first": round(first, 2), "each": round(taken / REPEATS, 2)}
+        record[way] = {**spread, "seconds": seconds}
+    return record
+
+
+PARTS = {"moves": moves, "ways": ways, "noise": noise}
+
+
+def mean_of(records: list[common.Record], *path: str) -> float:
+    found = []
+    for record in records:
+        for name in path:
+            record = record.get(name, {})
+        if record != {}:
+            found.append(record)
+    return float(np.mean(found)) if found else float("nan")
+
+
+def summary(records: list[common.Record]) -> str:
+    """Tables for docs/batches.md: means over seeds."""
+    names = list(dict.fromkeys(one["table"] for one in records))
+    some = {name: [one for one in records if one["table"] == name] for name in names}
+    shown = []
+    for part, columns in (
+        (
+            "moves",
+            [
+                (way, what)
+                for way in ("halves", "halves, a tenth", "alone")
+                for what in ("flips", "mean", "score", "of_once")
+            ],
+        ),
+        ("ways", [(way, "score") for way in dict.fromkeys(w for r in records for w in r["ways"])]),
+        (
+            "ways",
+            [
+                (way, "seconds", what)
+                for way in dict.fromkeys(w for r in records for w in r["ways"])
+                for what in ("fit", "predict", "again")
+            ],
+        ),
+        (
+            "noise",
+            [
+                (way, *what)
+                for way in ("predict", "fit")
+                for what in (("mean",), ("deviation",), ("seconds", "first"), ("seconds", "each"))
+            ],
+        ),
+    ):
+        rows = [
+            [name, *(f"{mean_of(some[name], part, *column):.3g}" for column in columns)]
+            for name in names
+        ]
+        shown.append(common.markdown(rows, ["table", *(" ".join(column) for column in columns)]))
+    return "\n\n".join(shown)
+
+
+def main() -> None:
+    made = common.parser(
+        __doc__, seeds=3, queries=1_000, batch=200, context_size=1_000, small_context=500
+    )
+    common.add_data(made)
+    made.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    made.add_argument("--clusters", nargs="+", type=int, default=[20, 100])
+    made.add_argument("--report", type=Path, help="print the summary of results that are there")
+    options = made.parse_args()
+    if options.report is not None:
+        print(summary(json.loads(options.report.read_text())["records"]))
+        return
+    records: list[common.Record] = []
+    for seed in range(options.seeds):
+        for name in options.tables:
+            case = Case(options.data, name, options.queries, seed)
+            record = {"table": name, "seed": seed, "pool": len(case.X_pool)}
+            some = PARTS if seed == 0 else {"moves": moves, "ways": ways}
+            parts = {part: measure(case, options) for part, measure in some.items()}
+            records.append(common.say({**record, "regression": case.regression, **parts}))
+            common.write(options, records)
+    print(summary(records))
+
+
+if __name__ == "__main__":
+    main()
