@@ -81,13 +81,13 @@ def write(options: argparse.Namespace, records: Any, device: str = "cpu") -> Non
 def environment(device: str = "cpu") -> dict[str, str]:
     found = {"python": platform.python_version(), "machine": platform.machine()}
     found |= {"cores": str(os.cpu_count()), "device": device}
-    found |= {name: _version(name) for name in PACKAGES}
+    found |= {name: installed(name) for name in PACKAGES}
     if device.startswith("cuda"):
         found["device"] = torch.cuda.get_device_name(device)
     return found
 
 
-def _version(name: str) -> str:
+def installed(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:  # a bare copy on the path

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -118,6 +120,61 @@ def test_the_embedded_networks_meet_their_targets() -> None:
     lines = run("embedded.py", "--targets", BENCHMARKS / "results" / "embedded.json").splitlines()
     assert len(lines) == 7
     assert all(line.startswith("met ") for line in lines)
+
+
+def write_tables(folder: Path) -> None:
+    """Classes and a number that follow from a column with odd names, and one table too small."""
+    rng, entries = np.random.default_rng(0), []
+    for name, task, rows in (
+        ("classes", "multiclass", 900),
+        ("numbers", "regression", 800),
+        ("small", "binary", 100),
+    ):
+        X = pd.DataFrame(rng.normal(size=(rows, 2)), columns=["x [1]", "y:2"])
+        X["kind"] = pd.Categorical(rng.choice(["p", "q", None], rows))
+        signal = X["x [1]"] + (X["kind"] == "p")
+        classes = pd.Categorical(np.digitize(signal, [-0.5, 1.0]).astype(str))
+        table = X.assign(target=2 * signal if task == "regression" else classes)
+        table.to_parquet(folder / f"{name}.parquet")
+        about = {"name": name, "task": task, "n_rows": rows, "target": "target"}
+        entries.append({**about, "file": f"{name}.parquet"})
+    (folder / "index.json").write_text(json.dumps(entries))
+
+
+def large_tables(folder: Path, out: Path, *words: Any) -> list[dict[str, Any]]:
+    sizes = ("--least-rows", 500, "--queries", 60, "--threads", 1, "--seeds", 0)
+    run("large_tables.py", "--data", folder, *sizes, "--out", out, *words)
+    return json.loads(out.read_text())["records"]
+
+
+def test_large_tables(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    out, other, both = (tmp_path / name for name in ("out.json", "other.json", "both.json"))
+    busy = large_tables(tmp_path, out, "--methods", "lightgbm", "sklearn", "--busy")
+    assert [(one["table"], one["method"]) for one in busy] == [
+        (table, method) for table in ("numbers", "classes") for method in ("lightgbm", "sklearn")
+    ]
+    assert all(one.get("r2", one.get("accuracy")) > 0.9 for one in busy)
+    done = large_tables(tmp_path, out, "--methods", "lightgbm")  # seconds are wanted now
+    assert [one["busy"] for one in done] == [False, True, False, True]
+    assert large_tables(tmp_path, out, "--methods", "lightgbm") == done  # nothing is done twice
+    words = ("--methods", "default", "micp", "full", "--tables", "numbers")
+    assert len(large_tables(tmp_path, other, *words)) == 3
+    run("large_tables.py", "--merge", out, other, "--out", both)
+    lines = run("large_tables.py", "--report", both).splitlines()
+    assert any(line.startswith("| default | micp | 1 | ") for line in lines)
+    assert any(line.startswith("| default | lightgbm | 1 | 1–0 | ") for line in lines)
+    seconds = lines[lines.index("**Seconds of fit**") :]
+    assert not any("sklearn" in line for line in seconds)  # a busy machine's
+
+
+@pytest.mark.parametrize("method", ["xgboost", "catboost"])
+def test_large_tables_with_a_peer(tmp_path: Path, method: str) -> None:
+    pytest.importorskip(method, reason="extra peers")
+    write_tables(tmp_path)
+    records = large_tables(tmp_path, tmp_path / "out.json", "--methods", method)
+    assert [one["table"] for one in records] == ["numbers", "classes"]
+    assert all(one.get("r2", one.get("accuracy")) > 0.9 for one in records)
 
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])

@@ -1,0 +1,463 @@
+"""CRUMB and boosted trees on every real table of at least 40,000 rows: scores, seconds, memory.
+
+    python benchmarks/large_tables.py --out benchmarks/results/large_tables.json
+    python benchmarks/large_tables.py --methods lightgbm micp --tables adult --out some.json
+    python benchmarks/large_tables.py --merge trees.json gpu.json --out all.json
+    python benchmarks/large_tables.py --report benchmarks/results/large_tables.json
+
+A seed holds 2,000 rows out as queries (stratified by class); all others are the pool. A record is
+written as soon as it is there, and what the file has is not run again. With ``--busy``, for a
+machine that does other work, seconds and memory are not reported, and a run without it does these
+records again. Trees always run on the CPU: ``--device`` is for the networks. The methods:
+
+    default         CRUMB as it is
+    guide           with guide="auto"
+    members-4       with four ensemble members
+    micp, uniform   these strategies, with their defaults
+    full            the whole pool as the context, where it is within the model's window
+    default-0.1     the default of version 0.1: its network, 20 clusters, 1,000 rows
+    lightgbm, xgboost, catboost, sklearn
+                    boosted trees: learning rate .05, at most 2,000 rounds, native categories; a
+                    tenth of the pool ends the training after 50 rounds without progress
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import common
+import embedded
+import numpy as np
+import pandas as pd
+import torch
+from common import Record
+from defaults import score as classification_score
+from scipy.stats import wilcoxon
+from sklearn.metrics import r2_score, root_mean_squared_error
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import LabelEncoder
+from threadpoolctl import threadpool_limits
+
+from crumb import CrumbClassifier, CrumbRegressor
+from crumb.files import atomic_write
+from crumb.pfn.models import card_for, checksum, fetch
+
+LEAST_ROWS = 40_000
+RATE, ROUNDS, PATIENCE, HELD_OUT = 0.05, 2_000, 50, 0.1  # of boosting
+CRUMB: dict[str, dict[str, Any]] = {
+    "default": {},
+    "guide": {"guide": "auto"},
+    "members-4": {"n_estimators": 4},
+    "micp": {"strategy": "micp"},
+    "uniform": {"strategy": "uniform"},
+    "full": {"strategy": "full"},
+    "default-0.1": {"model": "embedded-0.1", "n_clusters": 20, "context_size": 1_000},
+}
+PAIRS = [  # a method, and those of which the best is its rival
+    ("default", ["micp"]),
+    ("default", ["lightgbm"]),
+    ("guide", ["lightgbm", "xgboost", "catboost"]),
+    ("default", ["default-0.1"]),
+]
+KEY = ("table", "method", "seed", "device", "queries")
+Answer = Callable[[], np.ndarray]
+
+
+class DoesNotFit(Exception):
+    """A pool beyond the model's window."""
+
+
+# Tables
+
+
+@dataclass(frozen=True)
+class Split:
+    """A table cut into pool and queries, as CRUMB takes it and as trees do (``flat``)."""
+
+    table: pd.DataFrame
+    flat: pd.DataFrame
+    numeric: list[str]
+    categorical: list[str]
+    y: np.ndarray
+    n_classes: int | None  # None: regression
+    pool: np.ndarray
+    queries: np.ndarray
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, target: pd.Series, task: str, queries: int, seed: int) -> Any:
+        regression = task == "regression"
+        y = target.to_numpy(float) if regression else LabelEncoder().fit_transform(target)
+        n_classes = None if regression else int(y.max()) + 1
+        flat, numeric, categorical = embedded.plain(table)
+        flat = flat.astype(dict.fromkeys(categorical, "category"))
+        pool, asked = held_out(np.arange(len(y)), None if regression else y, queries, seed)
+        return cls(table, flat, numeric, categorical, y, n_classes, pool, asked)
+
+    def scores(self, found: np.ndarray) -> dict[str, float]:
+        y = self.y[self.queries]
+        if self.n_classes is None:
+            rmse = float(root_mean_squared_error(y, found))
+            return {"rmse": rmse, "r2": float(r2_score(y, found))}
+        made = classification_score(y, found, np.arange(self.n_classes), self.n_classes)
+        made.pop("impossible")
+        return made
+
+
+def held_out(
+    rows: np.ndarray, labels: np.ndarray | None, share: float, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The other rows, and those held out: a count or a share, of every class alike."""
+    kept, out = train_test_split(rows, test_size=share, random_state=seed, stratify=labels)
+    return kept, out
+
+
+def large(folder: Path, least: int) -> list[Record]:
+    """The smallest first, so that most results are there early."""
+    found = [about for about in common.index(folder).values() if about["n_rows"] >= least]
+    return sorted(found, key=lambda about: about["n_rows"])
+
+
+# Methods: each fits, and gives what answers the queries
+
+
+def crumb(split: Split, settings: dict[str, Any], options: Any, seed: int) -> Answer:
+    kind = CrumbRegressor if split.n_classes is None else CrumbClassifier
+    about = {"device": options.device, "n_jobs": options.threads, "random_state": seed}
+    model = kind(**{"model": options.model, **about, **settings})
+    model.fit(split.table.iloc[split.pool], split.y[split.pool])
+    window = model.backend_.window
+    if model.strategy == "full" and window is not None and len(split.pool) > window:
+        raise DoesNotFit(f"{len(split.pool)} rows, and a window of {window}")
+    predict = model.predict if split.n_classes is None else model.predict_proba
+    return lambda: predict(split.table.iloc[split.queries])
+
+
+def boosted(split: Split, method: str, options: Any, seed: int) -> Answer:
+    labels = None if split.n_classes is None else split.y[split.pool]
+    teach, stop = held_out(split.pool, labels, HELD_OUT, seed)
+    settings = {"learning_rate": RATE, "n_estimators": ROUNDS, "random_state": seed}
+    kind = "Regressor" if split.n_classes is None else "Classifier"
+    model, more = PEERS[method](kind, settings, split.categorical, options.threads)
+    held = [(split.flat.iloc[stop], split.y[stop])]
+    model.fit(split.flat.iloc[teach], split.y[teach], eval_set=held, **more)
+    predict = model.predict if split.n_classes is None else model.predict_proba
+    return lambda: predict(split.flat.iloc[split.queries])
+
+
+# An estimator with early stopping, and what else its fit is told
+Made = tuple[Any, dict[str, Any]]
+
+
+def lightgbm(kind: str, settings: dict[str, Any], _: list[str], threads: int) -> Made:
+    import lightgbm
+
+    model = getattr(lightgbm, f"LGBM{kind}")(**settings, n_jobs=threads, verbosity=-1)
+    return model, {"callbacks": [lightgbm.early_stopping(PATIENCE, verbose=False)]}
+
+
+def xgboost(kind: str, settings: dict[str, Any], _: list[str], threads: int) -> Made:
+    import xgboost
+
+    more = {"enable_categorical": True, "early_stopping_rounds": PATIENCE, "n_jobs": threads}
+    return getattr(xgboost, f"XGB{kind}")(**settings, **more), {"verbose": False}
+
+
+def catboost(kind: str, settings: dict[str, Any], categories: list[str], threads: int) -> Made:
+    import catboost
+
+    more = {"cat_features": categories, "early_stopping_rounds": PATIENCE, "thread_count": threads}
+    model = getattr(catboost, f"CatBoost{kind}")(**settings, **more, allow_writing_files=False)
+    return model, {"verbose": False}
+
+
+PEERS = {"lightgbm": lightgbm, "xgboost": xgboost, "catboost": catboost}
+METHODS = (*CRUMB, *PEERS, "sklearn")
+
+
+def histogram(split: Split, seed: int) -> Answer:
+    """scikit-learn's; it holds its own tenth out."""
+    task = "regression" if split.n_classes is None else "classification"
+    columns = (split.numeric, split.categorical)
+    model = embedded.baseline("gradient boosting", task, *columns, seed)
+    model[-1].set_params(
+        early_stopping=True,
+        learning_rate=RATE,
+        max_iter=ROUNDS,
+        n_iter_no_change=PATIENCE,
+        validation_fraction=HELD_OUT,
+    )
+    model.fit(split.flat.iloc[split.pool], split.y[split.pool])
+    predict = model.predict if split.n_classes is None else model.predict_proba
+    return lambda: predict(split.flat.iloc[split.queries])
+
+
+def network(method: str, task: str, model: str) -> str | None:
+    """The start of its checksum: "embedded" is not always the same. None: no network."""
+    if method not in CRUMB:
+        return None
+    name = CRUMB[method].get("model", model)
+    kind = "regression" if task == "regression" else "classification"
+    path = Path(name) if Path(name).is_file() else fetch(card_for(name, kind))
+    return checksum(path)[:10]
+
+
+def learn(method: str, split: Split, options: Any, seed: int) -> Answer:
+    if method in CRUMB:
+        return crumb(split, CRUMB[method], options, seed)
+    if method in PEERS:
+        return boosted(split, method, options, seed)
+    return histogram(split, seed)
+
+
+# Running
+
+
+def measure(method: str, split: Split, options: Any, seed: int) -> Record:
+    """Scores, seconds, and by how much memory rose."""
+    on_gpu = options.device.startswith("cuda")
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what the method before freed would hide what this one takes
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    with common.PeakMemory() as memory:
+        answer, fitting = common.timed(lambda: learn(method, split, options, seed))
+        found, predicting = common.timed(answer)
+    record = {
+        **split.scores(np.asarray(found, dtype=float)),
+        "fit_seconds": fitting,
+        "predict_seconds": predicting,
+        "peak_bytes": memory.peak - memory.start,
+    }
+    if on_gpu and method in CRUMB:
+        record["peak_gpu_bytes"] = torch.cuda.max_memory_allocated()
+    return record
+
+
+def tried(method: str, split: Split, options: Any, seed: int) -> Record:
+    """One method on one table must not end the run."""
+    try:
+        return measure(method, split, options, seed)
+    except DoesNotFit as error:
+        return {"left_out": str(error)}
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"[:300]}
+
+
+def warm(methods: list[str], options: Any) -> None:
+    """Imports, networks and a GPU's start are not what is timed."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(600, 3)), columns=list("abc"))
+    for task, target in (("regression", table["a"]), ("binary", table["a"] > 0)):
+        split = Split.of(table, target, task, 50, 0)
+        for method in methods:
+            tried(method, split, options, 0)
+
+
+def wanted(options: argparse.Namespace, records: dict[Any, Record]) -> Iterator[tuple[Any, ...]]:
+    """What is left to do: (seed, table, methods)."""
+    tables = large(options.data, options.least_rows)
+    unknown = set(options.tables or ()) - {about["name"] for about in tables}
+    if unknown:
+        raise SystemExit(f"no such large table: {', '.join(sorted(unknown))}")
+    for seed in options.seeds:
+        for about in tables:
+            if options.tables and about["name"] not in options.tables:
+                continue
+            left = []
+            for method in options.methods:
+                there = records.get(key_of(about["name"], method, seed, options))
+                weights = network(method, about["task"], options.model)
+                if not done(there, weights, options.busy):
+                    left.append(method)
+            if left:
+                yield seed, about, left
+
+
+def key_of(table: str, method: str, seed: int, options: Any) -> tuple[Any, ...]:
+    device = options.device if method in CRUMB else "cpu"
+    return table, method, seed, device, options.queries
+
+
+def done(record: Record | None, weights: str | None, busy: bool) -> bool:
+    if record is None or "error" in record or record.get("network") != weights:
+        return False
+    return busy or not record["busy"]
+
+
+def run(options: argparse.Namespace) -> None:
+    found = load([options.out] if options.out is not None and options.out.exists() else [])
+    found["environments"][options.device] = environment(options.device)
+    todo = list(wanted(options, found["records"]))
+    if todo:
+        warm(sorted({method for _, _, left in todo for method in left}), options)
+    for seed, about, left in todo:
+        table, target = common.read_table(options.data, about)
+        split = Split.of(table, target, about["task"], options.queries, seed)
+        facts = {"rows": len(split.pool), "columns": table.shape[1], "task": about["task"]}
+        for method in left:
+            key = key_of(about["name"], method, seed, options)
+            record = dict(zip(KEY, key, strict=True)) | facts
+            record |= {"network": network(method, about["task"], options.model)}
+            record |= {"busy": options.busy, "threads": options.threads}
+            found["records"][key] = common.say(record | tried(method, split, options, seed))
+            save(options.out, found)
+
+
+# Files of results
+
+
+def environment(device: str) -> dict[str, str]:
+    peers = ("lightgbm", "xgboost-cpu", "catboost")
+    return common.environment(device) | {name: common.installed(name) for name in peers}
+
+
+def load(paths: list[Path]) -> dict[str, Any]:
+    """Records by their key; later ones win."""
+    found: dict[str, Any] = {"environments": {}, "records": {}}
+    for path in paths:
+        content = json.loads(path.read_text())
+        found["environments"] |= content["environments"]
+        found["records"] |= {tuple(one[name] for name in KEY): one for one in content["records"]}
+    return found
+
+
+def save(path: Path | None, found: dict[str, Any]) -> None:
+    """A record a line."""
+    if path is None:
+        return
+    lines = ",\n".join(json.dumps(one) for one in found["records"].values())
+    environments = json.dumps(found["environments"], indent=1)
+    with atomic_write(path) as file:
+        file.write(f'{{"environments": {environments},\n"records": [\n{lines}\n]}}\n'.encode())
+
+
+# What the results say
+
+
+def report(records: list[Record]) -> str:
+    good = pd.DataFrame([one for one in records if not {"error", "left_out"} & set(one)])
+    good["method"] += np.where(good["device"] == "cpu", "", " on GPU")
+    for name in ("log_loss", "auc", "accuracy", "rmse", "r2", "peak_gpu_bytes"):
+        if name not in good:
+            good[name] = np.nan
+    good["loss"] = good["log_loss"].fillna(good["rmse"])
+    quiet = good[~good["busy"].astype(bool)].assign(
+        megabytes=lambda all: all["peak_bytes"] / 1e6,
+        gpu_megabytes=lambda all: all["peak_gpu_bytes"] / 1e6,
+    )
+    parts = [against(good, quiet)]
+    for title, frame, metric in [
+        ("Log-loss", good, "log_loss"),
+        ("RMSE", good, "rmse"),
+        ("AUC", good, "auc"),
+        ("Accuracy", good, "accuracy"),
+        ("R²", good, "r2"),
+        ("Seconds of fit", quiet, "fit_seconds"),
+        ("Seconds of predict", quiet, "predict_seconds"),
+        ("Memory beside the table, MB", quiet, "megabytes"),
+        ("GPU memory, MB", quiet, "gpu_megabytes"),
+    ]:
+        if frame[metric].notna().any():
+            parts += [f"**{title}**", by_table(frame[frame[metric].notna()], metric)]
+    left = [one for one in records if {"error", "left_out"} & set(one)]
+    parts += [", ".join(f"{one[name]}" for name in KEY) + f": {why(one)}" for one in left]
+    return "\n\n".join(parts)
+
+
+def why(record: Record) -> str:
+    return record.get("error") or f"does not fit ({record['left_out']})"
+
+
+def by_table(frame: pd.DataFrame, metric: str) -> str:
+    """Means over seeds; in brackets the number of seeds where it is not that of the others."""
+    methods = in_order(frame)
+    means = frame.pivot_table(index="table", columns="method", values=metric)
+    counts = frame.pivot_table(index="table", columns="method", values=metric, aggfunc="count")
+    rows = frame.groupby("table")["rows"].first().sort_values()
+    lines = []
+    for table, count in rows.items():
+        most = int(counts.loc[table].max())
+        cells = [cell(means.loc[table, m], counts.loc[table, m], most) for m in methods]
+        lines.append([table, f"{count:,}", most, *cells])
+    return common.markdown(lines, ["table", "rows of the pool", "seeds", *methods])
+
+
+def cell(mean: float, count: float, most: int) -> str:
+    if not np.isfinite(mean):
+        return "–"
+    return f"{mean:.4g}" if count == most else f"{mean:.4g} ({count:.0f})"
+
+
+def in_order(frame: pd.DataFrame) -> list[str]:
+    names = [name + place for place in ("", " on GPU") for name in METHODS]
+    return [name for name in names if name in set(frame["method"])]
+
+
+def against(good: pd.DataFrame, quiet: pd.DataFrame) -> str:
+    """Wins and losses over tables, by log-loss or RMSE, where both have the same seeds."""
+    by_seed = good.pivot_table(index=["table", "seed", "queries"], columns="method", values="loss")
+    seconds = quiet.assign(all=quiet["fit_seconds"] + quiet["predict_seconds"]).pivot_table(
+        index="table", columns="method", values="all"
+    )
+    lines = []
+    for place in ("", " on GPU"):
+        for ours, rivals in PAIRS:
+            ours, others = ours + place, [r + (place if r in CRUMB else "") for r in rivals]
+            if not {ours, *others} <= set(by_seed):
+                continue
+            means = by_seed[[ours, *others]].dropna().groupby("table").mean()
+            if len(means):
+                named = " / ".join(others)
+                lines.append([ours, named, *verdict(means, ours), quicker(seconds, ours, others)])
+    head = ["method", "against the best of", "tables", "wins–losses", "median ratio of losses", "p"]
+    return common.markdown(lines, [*head, "no more seconds"])
+
+
+def verdict(means: pd.DataFrame, ours: str) -> list[Any]:
+    """Ratios, because losses of different tables have different units; Wilcoxon, two-sided."""
+    gap = np.log(means[ours]) - np.log(means.drop(columns=ours).min(axis=1))
+    p = wilcoxon(gap).pvalue if gap.any() else 1.0
+    score = f"{(gap < 0).sum()}–{(gap > 0).sum()}"
+    return [len(gap), score, f"{np.exp(gap.median()):.3f}", f"{p:.2g}"]
+
+
+def quicker(seconds: pd.DataFrame, ours: str, others: list[str]) -> str:
+    if len(others) > 1 or not {ours, *others} <= set(seconds):
+        return "–"
+    both = seconds[[ours, *others]].dropna()
+    return f"{(both[ours] <= both[others[0]]).sum()} of {len(both)}"
+
+
+def main() -> None:
+    made = common.parser(__doc__, queries=2_000, least_rows=LEAST_ROWS, threads=os.cpu_count() or 1)
+    common.add_data(made)
+    made.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    made.add_argument("--tables", nargs="+", help="by default all that are large")
+    made.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    made.add_argument("--device", default="cpu", help="of the networks: cpu or cuda")
+    made.add_argument("--model", default="embedded", help="for all but default-0.1")
+    made.add_argument("--busy", action="store_true", help="the machine does other work as well")
+    made.add_argument("--merge", type=Path, nargs="+", help="write these files as one")
+    made.add_argument("--report", type=Path, nargs="+", help="print tables of results")
+    options = made.parse_args()
+    if options.report:
+        print(report(list(load(options.report)["records"].values())))
+    elif options.merge:
+        save(options.out, load(options.merge))
+    else:
+        warnings.simplefilter("ignore")  # contexts larger than the pool that warms up, deprecations
+        with threadpool_limits(options.threads):
+            run(options)
+
+
+if __name__ == "__main__":
+    main()
