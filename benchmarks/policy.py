@@ -2,7 +2,6 @@
 
     python benchmarks/policy.py --out benchmarks/results/policy.json
     python benchmarks/policy.py --report benchmarks/results/policy.json
-    python benchmarks/policy.py --picture benchmarks/results/policy.json --out docs/images/policy.png
 
 A record is a table, a number of queries T, and a choice of K and n. "loss" is the log-loss, or the
 root of the share of the variance that is left. "seconds" are those of planning and passes;
@@ -67,6 +66,16 @@ def loss(model: Any, X: Any, y: Any, regression: bool) -> float:
     return float(log_loss(y[kept], probabilities[kept], labels=model.classes_))
 
 
+def one(model: str, table: tuple[Any, ...], clusters: int | str, size: int | str) -> common.Record:
+    X, y, asked, answers, regression = table
+    kind = CrumbRegressor if regression else CrumbClassifier
+    fitted = kind(model=model, n_clusters=clusters, context_size=size).fit(X, y)
+    before = time.process_time()
+    found, seconds = common.timed(lambda: loss(fitted, asked, answers, regression))
+    spent = {"seconds": seconds, "cpu_seconds": time.process_time() - before}
+    return {"clusters": clusters, "size": size, "loss": found, **spent}
+
+
 def measure(options: argparse.Namespace, done: list[common.Record]) -> list[common.Record]:
     seen = {(r["table"], r["queries"], r["clusters"], r["size"], r["seed"]) for r in done}
     for name in options.tables:
@@ -80,16 +89,11 @@ def measure(options: argparse.Namespace, done: list[common.Record]) -> list[comm
                 if not todo:
                     continue
                 X, y, asked, answers, regression = split(options.data, name, queries, seed)
-                kind = CrumbRegressor if regression else CrumbClassifier
-                for clusters, size in todo:
-                    model = kind(model=options.model, n_clusters=clusters, context_size=size).fit(X, y)
-                    before = time.process_time()
-                    found, seconds = common.timed(lambda: loss(model, asked, answers, regression))
-                    done.append(common.say({
-                        "table": name, "rows": len(y), "columns": X.shape[1], "queries": queries,
-                        "clusters": clusters, "size": size, "seed": seed, "loss": found,
-                        "seconds": seconds, "cpu_seconds": time.process_time() - before,
-                    }))  # fmt: skip
+                table = X, y, asked, answers, regression
+                for pair in todo:
+                    found = one(options.model, table, *pair)
+                    about = {"table": name, "rows": len(y), "columns": X.shape[1], "seed": seed}
+                    done.append(common.say({**about, "queries": queries, **found}))
                     common.write(options, done, options.device)
     return done
 

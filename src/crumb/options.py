@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from crumb import policy
 from crumb.budget import Budget, parse_budget
 from crumb.errors import InvalidInput, non_negative, positive
 from crumb.herding.greedy import EarlyStopping
@@ -28,9 +29,7 @@ from crumb.selection import Strategy, resolve_strategy
 if TYPE_CHECKING:
     from crumb.pool import Pool
 
-# Measured: docs/defaults.md.
-DEFAULT_CLUSTERS = 20  # K; a strategy may have a default of its own
-DEFAULT_CONTEXT = 1_000  # n
+DEFAULT_CONTEXT = 1_000  # n of strategies that have no clusters of queries
 PLANNED_ROWS = 10_000  # that a plan is made for where it will answer more rows than these
 LEAST_BANDWIDTH = 1e-12  # standard deviations: points differ by less only through rounding
 DEFAULTS: dict[str, Any] = {
@@ -82,6 +81,7 @@ class Options:
     n_clusters: int = 0  # K
     context_size: int = 0  # n
     bandwidth: float = 0.0  # σ
+    window: int | None = None  # rows that the model was made for
     affordable: int | None = None  # kernel values; None: as many as usual
     facts: dict[str, Any] = field(default_factory=dict)  # what else the plan should say
 
@@ -130,7 +130,7 @@ class Options:
         """K, n and σ for a pool and for a model that was made for ``window`` rows."""
         clusters, size = self.asked["n_clusters"], pool.size
         if clusters == "auto":
-            clusters = self.strategy.default_clusters or DEFAULT_CLUSTERS
+            clusters = self.strategy.default_clusters
         if self.strategy.drops_rows:
             size = resolve_context_size(self.asked["context_size"], pool.size, window)
         sigma = self.asked["bandwidth"]
@@ -141,9 +141,22 @@ class Options:
             self,
             n_clusters=int(clusters or 1),
             context_size=size,
+            window=window,
             bandwidth=max(float(sigma), LEAST_BANDWIDTH),
             facts={**self.facts, **pool.facts},
         )
+
+    def for_queries(self, shape: tuple[int, int], queries: int) -> Options:
+        """K and n by the policy, where neither the user, the strategy nor a budget has chosen.
+
+        ``shape``: rows and columns of the pool.
+        """
+        if self.budget or not self.strategy.follows_policy:
+            return self
+        clusters = self.n_clusters if self.fixed_clusters else None
+        size = self.context_size if self.fixed_size else None
+        k, n = policy.choose(self.device, shape, queries, clusters, size, self.window)
+        return replace(self, n_clusters=k, context_size=n)
 
     def search(self, load: Load) -> Search:
         """How stage 2 searches in a problem of this size."""

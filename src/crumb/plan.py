@@ -189,6 +189,8 @@ def make_plan(pool: Pool, queries: np.ndarray, options: Options, evidence: bool 
     # k-means starts from rows by their position. With queries ordered by their values, the order
     # in which they came changes nothing.
     by_value = value_order(queries)
+    shape = pool.size, pool.sample.rows.shape[1]
+    options = options.for_queries(shape, len(queries))
     near, finder = _near(pool, queries, options)[by_value], pool.finder(options)
     options = options if finder.whole else _among_candidates(options)
     watched = options.verbose and isinstance(options.strategy, MMD)

@@ -29,6 +29,7 @@ CONTEXT_ROWS, QUERIES = 300, 300
 SIDE, DARKEST = 8, 16.0  # images are 8 × 8 pixels
 TILTS = (0, 5, -5, 10, -10, 15, -15)  # degrees
 TILES = (5, 8)  # rows and columns of images in a mosaic
+CLUSTERS = 20  # as many contexts as MICP has here
 STRATEGIES = {  # name and colour in the picture
     "uniform": ("uniform", "#6b7686"),
     "micp": ("MICP", "#1b8a7a"),
@@ -100,7 +101,12 @@ def compare(digits: Digits, context: int, verbose: int) -> tuple[list[Line], dic
     lines: list[Line] = []
     plans = {}
     for strategy in STRATEGIES:
-        model = crumb.CrumbClassifier(strategy=strategy, context_size=context, verbose=verbose)
+        model = crumb.CrumbClassifier(
+            strategy=strategy,
+            n_clusters=CLUSTERS if strategy == "mmd" else "auto",
+            context_size=context,
+            verbose=verbose,
+        )
         model.fit(digits.X_pool, digits.y_pool)
         started = time.perf_counter()
         plans[strategy] = plan = model.plan(digits.X_queries)

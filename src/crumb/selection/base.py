@@ -303,7 +303,8 @@ class Strategy(BaseEstimator, ABC):
     """Base of all strategies. Its parameters are those of ``__init__``, as in scikit-learn."""
 
     name: ClassVar[str]
-    default_clusters: ClassVar[int | None] = None  # of its own; None: that of options.py
+    default_clusters: ClassVar[int | None] = None  # of its own
+    follows_policy: ClassVar[bool] = True  # K and n depend on the queries (policy.py)
     drops_rows: ClassVar[bool] = True  # False: every context is the whole pool
     shares: ClassVar[bool] = True  # False: every query has a context of its own
 

@@ -24,6 +24,7 @@ class Full(Strategy):
 
     name = "full"
     default_clusters = 1
+    follows_policy = False
     drops_rows = False
 
     def select(self, problem: Problem) -> Selection:
@@ -36,6 +37,7 @@ class Uniform(Strategy):
 
     name = "uniform"
     default_clusters = 1
+    follows_policy = False
 
     def select(self, problem: Problem) -> Selection:
         labels, centroids = problem.cluster()
@@ -50,6 +52,7 @@ class KNN(Strategy):
 
     name = "knn"
     shares = False
+    follows_policy = False
 
     def demand(self, rows: int, queries: int, clusters: int, n: int) -> Demand:
         return Demand(queries, 0, 0)
@@ -100,6 +103,7 @@ class MICP(Strategy):
     """
 
     name = "micp"
+    follows_policy = False
 
     def __init__(self, gamma: float = 1.0, n_clusters: int | None = None):
         self.gamma = gamma
