@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_ablate(verbs)
     _add_cool(verbs)
     _add_tables(verbs)
+    _add_judge(verbs)
     return parser
 
 
@@ -122,6 +123,19 @@ def _add_tables(verbs: Any) -> None:
     tables.add_argument("--out", type=Path, required=True, metavar="FILE")
 
 
+def _add_judge(verbs: Any) -> None:
+    judge = verbs.add_parser(
+        "judge", help="networks compared on the development tables", allow_abbrev=False
+    )
+    judge.set_defaults(work=_judge)
+    judge.add_argument(
+        "networks", nargs="+", type=Path, metavar="FILE", help="the first is the reference"
+    )
+    judge.add_argument("--tables", type=Path, required=True, help="from 'tables'")
+    judge.add_argument("--device", default="cpu")
+    judge.add_argument("--out", type=Path, metavar="FILE")
+
+
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size",
@@ -198,8 +212,14 @@ def _check_known(runs: list[str]) -> None:
 def _tables(args: argparse.Namespace) -> None:
     from pretraining.tables import write
 
-    write(args.datasets, args.out)
+    write(args.out, args.datasets)
     print(f"wrote {args.out}: {args.out.stat().st_size / 1e6:.1f} MB")
+
+
+def _judge(args: argparse.Namespace) -> None:
+    from pretraining.judge import compare
+
+    compare(args.networks, args.tables, args.device, args.out)
 
 
 def _folder(text: str) -> Path:

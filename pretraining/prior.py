@@ -57,9 +57,8 @@ def _group(
     kind, near = draw.one_of(KINDS, recipe.weights()), draw.chance(recipe.near)
     rows = contexts.pool_rows(tables, shape.rows, shape.features, draw) if near else shape.rows
     world = worlds.make(kind, tables, rows, shape.features, draw)
-    target = (
-        targets.classes(world, draw) if task == "classification" else targets.numbers(world, draw)
-    )
+    make = targets.classes if task == "classification" else targets.numbers
+    target = make(world, draw, recipe)
     X, y, train = world.X, target.y, shape.train
     guided = (
         guide.predictions(world, target, shape.features - 1, draw)

@@ -15,6 +15,8 @@ class Recipe:
 
     ``near``: the context was chosen for its queries from a larger pool (``contexts.py``).
     ``guide``: one column is a prediction of the target (``guide.py``).
+    ``itself`` and ``causes``: the target is a variable of the graph that may be a column, or that
+    the columns depend on. On such tables a network can often be nearly certain.
     """
 
     plain: float = 6.0
@@ -26,6 +28,8 @@ class Recipe:
     collinear: float = 0.6
     near: float = 0.35
     guide: float = 0.2
+    itself: float = 0.0
+    causes: float = 0.0
 
     def weights(self) -> list[float]:
         return [getattr(self, kind) for kind in KINDS]
@@ -39,4 +43,6 @@ class Recipe:
 
 PLAIN = Recipe.only("plain")
 EVERYTHING = Recipe()
-RECIPES = {"everything": EVERYTHING, "plain": PLAIN}
+CERTAIN = Recipe(itself=0.12, causes=0.12)
+MILD = Recipe(near=0.2, guide=0.1, itself=0.12, causes=0.12)
+RECIPES = {"everything": EVERYTHING, "plain": PLAIN, "certain": CERTAIN, "mild": MILD}

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pretraining.draw import Draw
 from pretraining.functions import linear, random_function, standardise
+from pretraining.recipe import EVERYTHING, Recipe
 from pretraining.worlds import World
 
 WEIGHTS = (
@@ -30,17 +31,20 @@ class Target(NamedTuple):
     classes: int  # how many there can be; 0: numbers
 
 
-def signal(world: World, width: int, draw: Draw) -> Tensor:
-    """(G, n, width) a function of the columns, of all variables of the graph, or a variable that is
-    no column."""
+def signal(world: World, width: int, draw: Draw, recipe: Recipe = EVERYTHING) -> Tensor:
+    """(G, n, width) a function of the columns, of all variables of the graph, a variable that is no
+    column, any variable, or an early one, on which the columns depend."""
     if world.mechanism is not None:
         return world.mechanism(world.effects, width, draw)
-    kind = draw.one_of(("columns", "variables", "hidden"), (0.6, 0.2, 0.2))
-    tables, rows, count = world.hidden.shape
-    if kind == "hidden" and count >= width:
-        late = min(count, max(width, 1 + count // draw.whole(1, 3)))
-        chosen = draw.subset(tables, late, width) + count - late
-        return world.hidden.gather(2, chosen.unsqueeze(1).expand(-1, rows, -1))
+    rest = 1 - recipe.itself - recipe.causes
+    kind = draw.one_of(
+        ("columns", "variables", "hidden", "itself", "causes"),
+        (0.6 * rest, 0.2 * rest, 0.2 * rest, recipe.itself, recipe.causes),
+    )
+    source = world.hidden if kind == "hidden" else world.variables
+    count = source.shape[2]
+    if kind in ("hidden", "itself", "causes") and count >= width:
+        return _some(source, width, kind == "causes", draw)
     source = world.effects if kind == "columns" else world.variables
     value = random_function(draw, WEIGHTS)(source, width, draw)
     if draw.chance(0.3):  # a simple trend with something more complicated on top
@@ -48,16 +52,25 @@ def signal(world: World, width: int, draw: Draw) -> Tensor:
     return value
 
 
-def classes(world: World, draw: Draw) -> Target:
+def _some(variables: Tensor, width: int, early: bool, draw: Draw) -> Tensor:
+    """A few of the variables: early or late ones in the order of the graph."""
+    tables, rows, count = variables.shape
+    share = draw.whole(2, 5) if early else draw.whole(1, 3)
+    part = min(count, max(width, 1 + count // share))
+    chosen = draw.subset(tables, part, width) + (0 if early else count - part)
+    return variables.gather(2, chosen.unsqueeze(1).expand(-1, rows, -1))
+
+
+def classes(world: World, draw: Draw, recipe: Recipe = EVERYTHING) -> Target:
     """Two to ten classes, of any balance."""
     tables, rows, _ = world.effects.shape
     count = draw.one_of((2, 3, 4, 5, 6, 7, 8, 10), (8, 2, 2, 2, 1, 1, 1, 2))
     kind = draw.one_of(("cuts", "scores", "blocks"), (0.45, 0.4, 0.15))
     if kind == "scores":
-        clean = signal(world, count, draw)
+        clean = signal(world, count, draw, recipe)
         y = _highest_score(clean, world.quiet, draw)
     else:
-        clean = signal(world, 1, draw)
+        clean = signal(world, 1, draw, recipe)
         value = clean[..., 0]
         if not world.quiet and draw.chance(0.7):
             value = value + draw.log_between(0.01, 1.5) * draw.normal(tables, rows)
@@ -109,10 +122,10 @@ def as_codes(y: Tensor, train: int, count: int) -> tuple[Tensor, Tensor]:
     return codes.float(), usable
 
 
-def numbers(world: World, draw: Draw) -> Target:
+def numbers(world: World, draw: Draw, recipe: Recipe = EVERYTHING) -> Target:
     """Numbers with noise of several kinds, on scales of several kinds."""
     tables, rows, _ = world.effects.shape
-    clean = signal(world, 1, draw)
+    clean = signal(world, 1, draw, recipe)
     y = clean[..., 0]
     if not world.quiet and draw.chance(0.75):
         noise = draw.log_between(3e-3, 1.0) * draw.normal(tables, rows)

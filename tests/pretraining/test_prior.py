@@ -240,6 +240,18 @@ def test_the_target_is_no_column():
         assert len(others) == 5
 
 
+@pytest.mark.parametrize(("name", "last"), [("itself", 1.0), ("causes", 0.5)])
+def test_the_target_can_be_any_variable_or_a_cause(name, last):
+    recipe = Recipe(**{name: 1.0})
+    for seed in range(5):
+        draw = Draw("cpu", seed)
+        world = worlds.make("plain", 3, 40, 9, draw)
+        found = targets.signal(world, 1, draw, recipe)
+        same = (world.variables == found).all(dim=1)  # (G, M)
+        assert same.any(dim=1).all()
+        assert (same.float().argmax(dim=1) <= last * world.variables.shape[2]).all()
+
+
 def test_classes_that_only_queries_have_count_for_nothing():
     y = torch.tensor([[0, 2, 2, 0, 1, 2]])
     codes, usable = targets.as_codes(y, train=4, count=3)
