@@ -97,8 +97,8 @@ def moves(case: Case, options: Any) -> common.Record:
     record: common.Record = {"once": {"score": case.score(once, slice(options.batch))}}
     for way, other in found.items():
         rows = len(other)
-        scores = {"score": case.score(other, slice(rows)), "of_once": None}
-        scores["of_once"] = case.score(once[:rows], slice(rows))
+        scores = {"of_once": once[:rows], "score": other}
+        scores = {name: case.score(some, slice(rows)) for name, some in scores.items()}
         record[way] = {"rows": rows, **moved(once[:rows], other), **scores}
     return record
 
@@ -133,7 +133,7 @@ def noise(case: Case, options: Any) -> common.Record:
         for table in (case.X_pool, case.X[: options.batch])
     )
     shuffled = [X.assign(noise=rng.permutation(X["noise"])) for _ in range(REPEATS)]
-    for way in ("predict", "fit"):
+    for way in AT:
         model = case.model(n_clusters=20, context_size=options.small_context, plan_at=way)
         predict = case.answers(model.fit(pool, case.y_pool))
         base, first = common.timed(lambda predict=predict: predict(X))
@@ -147,57 +147,43 @@ def noise(case: Case, options: Any) -> common.Record:
     return record
 
 
+SECONDS = ("fit", "predict", "again")
+MOVES, AT = ("halves", "halves, a tenth", "alone"), ("predict", "fit")
 PARTS = {"moves": moves, "ways": ways, "noise": noise}
 
 
-def mean_of(records: list[common.Record], *path: str) -> float:
-    found = []
-    for record in records:
-        for name in path:
-            record = record.get(name, {})
-        if record != {}:
-            found.append(record)
+def mean_of(records: list[common.Record], path: str) -> float:
+    """Over those records that have it."""
+    found: list[Any] = list(records)
+    for name in path.split("/"):
+        found = [one[name] for one in found if name in one]
     return float(np.mean(found)) if found else float("nan")
 
 
 def summary(records: list[common.Record]) -> str:
-    """Tables for docs/batches.md: means over seeds."""
-    names = list(dict.fromkeys(one["table"] for one in records))
+    """The tables of docs/batches.md: means over seeds, and over tables at the end."""
+    tried, names = list(records[0]["ways"]), dict.fromkeys(one["table"] for one in records)
     some = {name: [one for one in records if one["table"] == name] for name in names}
-    shown = []
-    for part, columns in (
-        (
-            "moves",
-            [
-                (way, what)
-                for way in ("halves", "halves, a tenth", "alone")
-                for what in ("flips", "mean", "score", "of_once")
-            ],
-        ),
-        ("ways", [(way, "score") for way in dict.fromkeys(w for r in records for w in r["ways"])]),
-        (
-            "ways",
-            [
-                (way, "seconds", what)
-                for way in dict.fromkeys(w for r in records for w in r["ways"])
-                for what in ("fit", "predict", "again")
-            ],
-        ),
-        (
-            "noise",
-            [
-                (way, *what)
-                for way in ("predict", "fit")
-                for what in (("mean",), ("deviation",), ("seconds", "first"), ("seconds", "each"))
-            ],
-        ),
-    ):
-        rows = [
-            [name, *(f"{mean_of(some[name], part, *column):.3g}" for column in columns)]
-            for name in names
+
+    def table(part: str, paths: list[str], last: str = "mean") -> str:
+        values = np.array([[mean_of(some[n], f"{part}/{one}") for one in paths] for n in names])
+        end = np.nanmean(values, axis=0)
+        if last == "ratio":  # the geometric mean, in multiples of the first column
+            end = np.exp(np.log(values / values[:, :1]).mean(axis=0))
+        lines = zip([*names, last], [*values, end], strict=True)
+        shown = [[name, *(f"{one:.3g}" for one in line)] for name, line in lines]
+        return common.markdown(shown, ["table", *(one.replace("/", " ") for one in paths)])
+
+    return "\n\n".join(
+        [
+            table("moves", [f"{way}/{what}" for way in MOVES for what in ("flips", "mean")]),
+            table("moves", [f"{way}/{what}" for way in MOVES for what in ("of_once", "score")]),
+            table("ways", [f"{way}/score" for way in tried], last="ratio"),
+            *(table("ways", [f"{way}/seconds/{when}" for way in tried]) for when in SECONDS),
+            table("noise", [f"{way}/{what}" for way in AT for what in ("mean", "deviation")]),
+            table("noise", [f"{way}/seconds/{when}" for way in AT for when in ("first", "each")]),
         ]
-        shown.append(common.markdown(rows, ["table", *(" ".join(column) for column in columns)]))
-    return "\n\n".join(shown)
+    )
 
 
 def main() -> None:

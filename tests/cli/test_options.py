@@ -25,7 +25,7 @@ def test_every_option_reaches_its_parameter():
         "--strategy uniform --model tabicl-v2 --n-clusters none --context-size 0.25 --kernel rff "
         "--rff-dim 32 --herd-batch auto --bandwidth 2.5 --early-stopping --min-per-class 2 "
         "--n-estimators 4 --device cpu --random-state 7 --n-jobs 2 --categorical-features a,city "
-        "--budget 30s --features embedding --guide trees --engine ray"
+        "--budget 30s --plan-at fit --features embedding --guide trees --engine ray"
     )
     chosen = parameters(parsed(*argv.split()))
     assert chosen == {
@@ -33,7 +33,7 @@ def test_every_option_reaches_its_parameter():
         "kernel": "rff", "rff_dim": 32, "herd_batch": "auto", "bandwidth": 2.5,
         "early_stopping": True, "min_per_class": 2, "n_estimators": 4, "device": "cpu",
         "random_state": 7, "n_jobs": 2, "categorical_features": ["a", "city"], "budget": "30s",
-        "features": "embedding", "guide": "trees", "engine": "ray", "verbose": 0,
+        "plan_at": "fit", "features": "embedding", "guide": "trees", "engine": "ray", "verbose": 0,
     }  # fmt: skip
     assert set(chosen) <= set(CrumbClassifier().get_params())
 

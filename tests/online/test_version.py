@@ -17,7 +17,6 @@ from crumb.online.version import (
     check_estimator,
     expected_queries,
     make_version,
-    pool_sample,
     resolve_output,
 )
 
@@ -62,10 +61,10 @@ def test_what_is_answered_by_default() -> None:
 
 def test_a_sample_of_the_pool() -> None:
     clf = cheap()
-    rows, points = pool_sample(clf, 10)
+    rows, points = clf.pool_.drawn(10, 0)
     assert len(rows) == len(points) == 10
     np.testing.assert_array_equal(clf.encode(rows)[1], points)
-    assert len(pool_sample(clf, 10_000)[0]) == 200
+    assert len(clf.pool_.drawn(10_000, 0)[0]) == 200
 
 
 def test_queries_neighbours_and_a_sample() -> None:
