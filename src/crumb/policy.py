@@ -27,8 +27,8 @@ class Room:
     pool: int  # rows of a pool that is one context
 
 
-CPU = Room(clusters=100, rows=50_000, context=2_000, pool=2_000)
-GPU = Room(clusters=1_000, rows=500_000, context=3_000, pool=5_000)
+CPU = Room(clusters=200, rows=100_000, context=2_000, pool=2_000)
+GPU = Room(clusters=1_000, rows=1_000_000, context=3_000, pool=5_000)
 
 
 def choose(
@@ -42,7 +42,7 @@ def choose(
     """K and n for a pool of this shape; what the user has chosen stays.
 
     >>> choose("cpu", (100_000, 20), queries=1_000)
-    (100, 500)
+    (200, 500)
     >>> choose("cuda", (100_000, 20), queries=1_000)
     (200, 2500)
     >>> choose("cpu", (1_500, 20), queries=1_000)
@@ -57,6 +57,6 @@ def choose(
         room_for = max(FEWEST_CLUSTERS, rows // (size or LEAST_ROWS))
         limit = max(min(room.clusters, room_for), queries // 50 if size is None else 0)
         clusters = max(1, min(-(-queries // QUERIES_A_CLUSTER), limit))
-    if size is None:
-        size = min(max(rows // clusters, LEAST_ROWS), room.context, most)
+    if size is None:  # few contexts may be larger, within half of the room: it brings little
+        size = min(max(rows // (2 * clusters), LEAST_ROWS), room.context, most)
     return clusters, size
