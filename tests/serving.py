@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -100,8 +101,9 @@ class Server:
 
     def stop(self, number: int = signal.SIGTERM, timeout: float = 60) -> int:
         """Send a signal, wait for the end; the exit status."""
-        if self.process.is_alive():
-            os.kill(self.process.pid, number)
+        with suppress(ProcessLookupError):  # it may end at any moment
+            if self.process.is_alive():
+                os.kill(self.process.pid, number)
         status = self.wait(timeout)
         self._reader.join(10)
         self.http.close()

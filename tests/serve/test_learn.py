@@ -183,7 +183,8 @@ def test_values_of_a_column_that_was_empty_are_kept(tmp_path):
     """They are in the log, in the next pool and in later queries, across kill −9 and a restart."""
     state, train = tmp_path / "state", tmp_path / "train.csv"
     with_empty_column(240).to_csv(train, index=False)
-    kept = ["--state", state, *WORDS]
+    # Contexts of all rows: others are chosen for queries that do not have the column.
+    kept = ["--state", state, *WORDS, "--context-size", 400]
     due = ["--refresh", "periodic", "--refresh-every", 40, "--recent", 40]
     lessons = [
         {**record, "later": later}
