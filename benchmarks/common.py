@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
@@ -273,3 +274,59 @@ def write_network(folder: str | Path, **changes: Any) -> Path:
     path = Path(folder) / "network.ckpt"
     torch.save({"config": config, "state_dict": TabICL(**config).state_dict()}, path)
     return path
+
+
+# The package's own defaults, unless said otherwise: they give files of the released sizes.
+TABPFN_SIZES: dict[str, dict[str, Any]] = {
+    "v2": {"emsize": 192, "nlayers": 12, "nhead": 6, "features_per_group": 2},
+    "v2.5": {},
+    "v2.6": {},
+    "v3": {},
+    "v3.5": {},
+}
+TABPFN_V1 = {"emsize": 512, "nhead": 4, "nlayers": 12, "nhid_factor": 2, "dropout": 0.0}
+TABPFN_V1 |= {"num_features": 100, "max_num_classes": 10}
+
+
+def official_sizes(folder: str | Path, task: str) -> dict[str, str]:
+    """Networks of the official sizes, as far as they are known, with random weights."""
+    folder, regression = Path(folder), task == "regression"
+    more = {"max_classes": 0, "bias_free_ln": True} if regression else {}
+    made = {"tabicl-v2": str(write_network(folder, **more))}
+    if not regression:
+        made["tabpfn-v1"] = str(_tabpfn_v1(folder / "tabpfn-v1.cpkt"))
+    for version, size in TABPFN_SIZES.items():
+        made[f"tabpfn-{version}"] = str(_tabpfn(folder, version, size, regression))
+    return made
+
+
+def _tabpfn_v1(path: Path) -> Path:
+    from crumb.pfn.tabpfn_v1 import Network
+
+    weights = {f"module.{name}": one for name, one in Network(TABPFN_V1).state_dict().items()}
+    torch.save((weights, None, TABPFN_V1), path)
+    return path
+
+
+def _tabpfn(folder: Path, version: str, size: Record, regression: bool) -> Path:
+    from tabpfn.architectures import ARCHITECTURES
+    from tabpfn.architectures.shared.bar_distribution import FullSupportBarDistribution
+    from tabpfn.constants import ModelVersion
+    from tabpfn.inference_config import InferenceConfig
+
+    name = "tabpfn_" + version.replace(".", "_")
+    heads = {"num_buckets": 5_000} if regression else {"max_num_classes": 10}
+    if version == "v2.5" and regression:
+        size = {"nlayers": 18}
+    if version == "v3.5":
+        heads = {"max_num_classes": 10, "num_buckets": 5_000}
+    config = ARCHITECTURES[name].parse_config({**size, **heads})[0]
+    weights = ARCHITECTURES[name].get_architecture(config).state_dict()
+    if regression and not any(one.endswith("regression_borders") for one in weights):
+        bars = FullSupportBarDistribution(torch.linspace(-4, 4, 5_001)).state_dict()
+        weights |= {f"criterion.{one}": value for one, value in bars.items()}
+    kind = "regression" if regression else "multiclass"
+    how = asdict(InferenceConfig.get_default(kind, ModelVersion.V2_5))
+    about = {"architecture_name": name, "config": asdict(config), "inference_config": how}
+    torch.save({**about, "state_dict": weights}, folder / f"{name}.ckpt")
+    return folder / f"{name}.ckpt"

@@ -149,7 +149,7 @@ def test_estimator_stays_as_it_was() -> None:
 def test_what_is_no_model(model: Any) -> None:
     with pytest.raises(
         InvalidInput,
-        match=r"a name \(embedded, .*tabpfn-v2\), the path .* scikit-learn classifier; got",
+        match=r"a name \(embedded, .*tabpfn-v3.5-fast\), the path .* scikit-learn classifier; got",
     ):
         CrumbClassifier(model=model).fit(numbers(20, 1), classes(20, 2))
 
