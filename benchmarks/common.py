@@ -288,45 +288,27 @@ TABPFN_V1 = {"emsize": 512, "nhead": 4, "nlayers": 12, "nhid_factor": 2, "dropou
 TABPFN_V1 |= {"num_features": 100, "max_num_classes": 10}
 
 
-def official_sizes(folder: str | Path, task: str) -> dict[str, str]:
-    """Networks of the official sizes, as far as they are known, with random weights."""
-    folder, regression = Path(folder), task == "regression"
-    more = {"max_classes": 0, "bias_free_ln": True} if regression else {}
-    made = {"tabicl-v2": str(write_network(folder, **more))}
-    if not regression:
-        made["tabpfn-v1"] = str(_tabpfn_v1(folder / "tabpfn-v1.cpkt"))
-    for version, size in TABPFN_SIZES.items():
-        made[f"tabpfn-{version}"] = str(_tabpfn(folder, version, size, regression))
-    return made
-
-
-def _tabpfn_v1(path: Path) -> Path:
+def official_sizes(folder: str | Path) -> dict[str, str]:
+    """Classifiers of the official sizes, as far as they are known, with random weights."""
     from crumb.pfn.tabpfn_v1 import Network
 
+    folder = Path(folder)
     weights = {f"module.{name}": one for name, one in Network(TABPFN_V1).state_dict().items()}
-    torch.save((weights, None, TABPFN_V1), path)
-    return path
+    torch.save((weights, None, TABPFN_V1), folder / "tabpfn-v1.cpkt")
+    made = {"tabicl-v2": str(write_network(folder)), "tabpfn-v1": str(folder / "tabpfn-v1.cpkt")}
+    return made | {f"tabpfn-{one}": str(_tabpfn(folder, one)) for one in TABPFN_SIZES}
 
 
-def _tabpfn(folder: Path, version: str, size: Record, regression: bool) -> Path:
+def _tabpfn(folder: Path, version: str) -> Path:
     from tabpfn.architectures import ARCHITECTURES
-    from tabpfn.architectures.shared.bar_distribution import FullSupportBarDistribution
     from tabpfn.constants import ModelVersion
     from tabpfn.inference_config import InferenceConfig
 
     name = "tabpfn_" + version.replace(".", "_")
-    heads = {"num_buckets": 5_000} if regression else {"max_num_classes": 10}
-    if version == "v2.5" and regression:
-        size = {"nlayers": 18}
-    if version == "v3.5":
-        heads = {"max_num_classes": 10, "num_buckets": 5_000}
-    config = ARCHITECTURES[name].parse_config({**size, **heads})[0]
-    weights = ARCHITECTURES[name].get_architecture(config).state_dict()
-    if regression and not any(one.endswith("regression_borders") for one in weights):
-        bars = FullSupportBarDistribution(torch.linspace(-4, 4, 5_001)).state_dict()
-        weights |= {f"criterion.{one}": value for one, value in bars.items()}
-    kind = "regression" if regression else "multiclass"
-    how = asdict(InferenceConfig.get_default(kind, ModelVersion.V2_5))
+    heads = {"max_num_classes": 10} | ({"num_buckets": 5_000} if version == "v3.5" else {})
+    config = ARCHITECTURES[name].parse_config({**TABPFN_SIZES[version], **heads})[0]
+    how = asdict(InferenceConfig.get_default("multiclass", ModelVersion.V2_5))
     about = {"architecture_name": name, "config": asdict(config), "inference_config": how}
-    torch.save({**about, "state_dict": weights}, folder / f"{name}.ckpt")
+    about["state_dict"] = ARCHITECTURES[name].get_architecture(config).state_dict()
+    torch.save(about, folder / f"{name}.ckpt")
     return folder / f"{name}.ckpt"

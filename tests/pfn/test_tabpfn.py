@@ -229,14 +229,25 @@ def test_window_is_that_of_the_network(tabpfn_classifier: Path) -> None:
     assert ours(tabpfn_classifier).fit(numbers(20, 1), classes(20, 2)).backend_.window == 10_000
 
 
-def test_estimator_of_the_package_as_model(tabpfn_classifier: Path, tabpfn_regressor: Path) -> None:
+def test_estimator_of_the_package_as_model(
+    tabpfn_classifier: Path, tabpfn_regressor: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings, and one network for all contexts, which share passes on a GPU."""
     X, y, queries = numbers(60, 1), classes(60, 2), numbers(10, 3)
-    package = official(tabpfn_classifier, 2)
+    package = official(tabpfn_classifier, 2, softmax_temperature=0.5)
     crumb = CrumbClassifier(model=package, strategy="full").fit(X, y)
     assert_same(crumb.predict_proba(queries), package.fit(X, y).predict_proba(queries))
     regressor = TabPFNRegressor(model_path=tabpfn_regressor, n_estimators=1, device="cpu")
     crumb = CrumbRegressor(model=regressor, strategy="full").fit(X, targets(60, 2))
     assert_same(crumb.predict(queries), regressor.fit(X, targets(60, 2)).predict(queries))
+    usual = TabPFNClassifier(model_path=tabpfn_classifier)
+    crumb = CrumbClassifier(model=usual, n_clusters=3, context_size=20, device="cpu").fit(X, y)
+    assert crumb.backend_.settings.options == {"n_estimators": "auto", "random_state": 0}
+    crumb.backend_.settings = replace(crumb.backend_.settings, device="cuda")
+    assert crumb.backend_.batched
+    crumb.backend_.settings = replace(crumb.backend_.settings, device="cpu")
+    monkeypatch.setattr(TabPFNV2, "__init__", lambda *args, **kwargs: pytest.fail("built again"))
+    crumb.predict_proba(queries)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])

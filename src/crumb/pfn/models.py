@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import socket
@@ -34,7 +35,8 @@ T = TypeVar("T")
 PROBE_SECONDS = 1.5  # how long an unreachable hub may keep a user waiting
 EMBEDDED = Path(__file__).parent / "embedded"
 ENDINGS = (".ckpt", ".cpkt", ".safetensors", ".pt", ".pth")
-SHARED_ESTIMATORS = ("TabICLClassifier", "TabICLRegressor")  # others fine-tune weights of their own
+# Others fine-tune weights of their own.
+SHARED_ESTIMATORS = ("TabICLClassifier", "TabICLRegressor", "TabPFNClassifier", "TabPFNRegressor")
 
 
 @dataclass(frozen=True)
@@ -490,13 +492,24 @@ def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
         raise InvalidInput(
             "model_options are for models given by name or path; set them on the estimator itself."
         )
-    kind = type(model)
-    if kind.__module__.partition(".")[0] != "tabicl" or kind.__name__ not in SHARED_ESTIMATORS:
+    kind, options = type(model), model.get_params(deep=False)
+    package = kind.__module__.partition(".")[0]
+    if package not in ("tabicl", "tabpfn") or kind.__name__ not in SHARED_ESTIMATORS:
         return SklearnBackend(model, task, settings)
     # The package's own estimator with its own settings, but one network for all contexts.
-    options = model.get_params(deep=False)
-    path, version = options.pop("model_path"), options.pop("checkpoint_version")
-    options.pop("allow_auto_download")
-    if path is None:
+    path, version = options.pop("model_path"), options.pop("checkpoint_version", None)
+    options.pop("allow_auto_download", None)
+    if package == "tabpfn":
+        if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path):
+            return SklearnBackend(model, task, settings)  # with what the package finds
+        options = _changed(kind, options)
+    elif path is None:
         path = fetch(card_of_file(version))
     return _by_checkpoint(kind.__name__, path, task, None, replace(settings, options=options))
+
+
+def _changed(kind: type, options: dict[str, Any]) -> dict[str, Any]:
+    """Without what the user has left as it is, members and seed apart: CRUMB has others."""
+    usual = inspect.signature(kind).parameters
+    kept = ("n_estimators", "random_state")
+    return {k: v for k, v in options.items() if k in kept or v is not usual[k].default}
