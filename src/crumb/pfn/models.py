@@ -88,8 +88,11 @@ class ModelCard:
     licence: str
     sha256: str | None = None
     revision: str | None = None  # of the hub's repository, or the digest of the distribution
-    # A pass on a CPU, in passes of "embedded-0.1" (docs/backends.md); None: not known.
-    cost: float | None = None
+
+    @property
+    def cost(self) -> float | None:
+        """Of a pass on a CPU, in passes of "embedded-0.1"; None: not known."""
+        return COSTS.get(self.name)
 
     @property
     def gated(self) -> bool:
@@ -103,6 +106,10 @@ NON_COMMERCIAL = "Prior Labs, non-commercial"
 # TabICL and TabPFN v1: the longest ones (v1), or the range that its authors recommend (v2). TabPFN
 # from v2 on: the limit that its package or its authors give. The paper gives 4,096 for TabICL;
 # neither its package nor its papers have such a limit (docs/method.md).
+# benchmarks/results/model_costs.json, from networks of the same sizes (docs/backends.md).
+COSTS = {"embedded": 1.0, "embedded-0.1": 1.0, "tabicl-v2": 6.2, "tabpfn-v1": 3.2,
+         "tabpfn-v2": 14.0, "tabpfn-v2.5": 16.2, "tabpfn-v2.6": 26.1, "tabpfn-v3": 10.1,
+         "tabpfn-v3.5": 21.3}  # fmt: skip
 # Networks keep their name for good, so that results can be repeated; "embedded" is the newest pair.
 CLF, REG = "classification", "regression"
 EMBEDDED_0_1 = (
