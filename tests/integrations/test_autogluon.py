@@ -83,8 +83,11 @@ def test_time_limit_becomes_a_budget(tmp_path: Path) -> None:
 
 
 def test_memory_grows_with_the_table() -> None:
+    tables = [table(rows, 0, "regression") for rows in (100, 200_000)]
     small, large = (
-        CrumbModel.estimate_memory_usage_static(X=table(rows, 0, "binary"), problem_type="binary")
-        for rows in (100, 200_000)
+        CrumbModel.estimate_memory_usage_static(
+            X=one.drop(columns="target"), y=one["target"], problem_type="regression"
+        )
+        for one in tables
     )
     assert 1e9 < small < large < 1e10

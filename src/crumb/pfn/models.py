@@ -90,7 +90,7 @@ class ModelCard:
     revision: str | None = None  # of the hub's repository, or the digest of the distribution
 
     @property
-    def cost(self) -> float | None:
+    def cost(self) -> int | None:
         """Of a pass on a CPU, in passes of "embedded-0.1"; None: not known."""
         return COSTS.get(self.name)
 
@@ -107,9 +107,8 @@ NON_COMMERCIAL = "Prior Labs, non-commercial"
 # from v2 on: the limit that its package or its authors give. The paper gives 4,096 for TabICL;
 # neither its package nor its papers have such a limit (docs/method.md).
 # benchmarks/results/model_costs.json, from networks of the same sizes (docs/backends.md).
-COSTS = {"embedded": 1.0, "embedded-0.1": 1.0, "tabicl-v2": 6.2, "tabpfn-v1": 3.2,
-         "tabpfn-v2": 14.0, "tabpfn-v2.5": 16.2, "tabpfn-v2.6": 26.1, "tabpfn-v3": 10.1,
-         "tabpfn-v3.5": 21.3}  # fmt: skip
+COSTS = {"embedded": 1, "embedded-0.1": 1, "tabicl-v2": 6, "tabpfn-v1": 3, "tabpfn-v2": 13,
+         "tabpfn-v2.5": 18, "tabpfn-v2.6": 18, "tabpfn-v3": 8, "tabpfn-v3.5": 19}  # fmt: skip
 # Networks keep their name for good, so that results can be repeated; "embedded" is the newest pair.
 CLF, REG = "classification", "regression"
 EMBEDDED_0_1 = (

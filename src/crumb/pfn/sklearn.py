@@ -76,7 +76,7 @@ def _settled(estimator: Any, settings: BackendSettings) -> Any:
     """With CRUMB's device and seed, where the user has left them open."""
     asked = estimator.get_params()
     seeds = [name for name in asked if name.rpartition("__")[2] == "random_state"]
-    found = {name: settings.seed for name in seeds if asked[name] is None}
+    found: dict[str, Any] = {name: settings.seed for name in seeds if asked[name] is None}
     if asked.get("device") == "auto":
         found["device"] = settings.device
     return clone(estimator).set_params(**found) if found else estimator
