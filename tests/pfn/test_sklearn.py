@@ -306,7 +306,7 @@ def test_estimator_that_goes_on_where_it_was_is_new_for_each_context(change: dic
     X, y = np.nan_to_num(numbers(200, 1)), classes(200, 2)
     if "random_state" in change:
         change = {"random_state": np.random.RandomState(0)}
-    model = RandomForestClassifier(4, **{"random_state": 0, **change})
+    model = make_pipeline(RandomForestClassifier(4, **{"random_state": 0, **change}))
     crumb = CrumbClassifier(model=model, n_clusters=3, context_size=40, device="cpu").fit(X, y)
     plan = crumb.plan(X[:30])
     first, again = (crumb.predict_proba(X[:30], plan=plan) for _ in range(2))

@@ -64,8 +64,7 @@ class SklearnBackend(Backend):
 
     def _copy(self, jobs: int) -> Any:
         """To be fitted. A new one where a fit is not the same the second time."""
-        seeded = not any(map(_goes_on, self.estimator.get_params().values()))
-        if jobs > 1 or not seeded or getattr(self.estimator, "warm_start", False):
+        if jobs > 1 or any(_goes_on(*one) for one in self.estimator.get_params().items()):
             return clone(self.estimator)
         if not hasattr(self._copies, "one"):
             self._copies.one = clone(self.estimator)
@@ -82,8 +81,11 @@ def _settled(estimator: Any, settings: BackendSettings) -> Any:
     return clone(estimator).set_params(**found) if found else estimator
 
 
-def _goes_on(value: Any) -> bool:
-    return isinstance(value, (np.random.RandomState, np.random.Generator))
+def _goes_on(name: str, value: Any) -> bool:
+    """Whether a parameter makes a fit begin where the last one ended."""
+    if isinstance(value, (np.random.RandomState, np.random.Generator)):
+        return True
+    return name.rpartition("__")[2] == "warm_start" and bool(value)
 
 
 def _fit_predict(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:
