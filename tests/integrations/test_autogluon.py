@@ -66,6 +66,19 @@ def test_predictor(task: str, tmp_path: Path) -> None:
         assert (answers.astype(str) == truth.astype(str)).mean() > 0.8
 
 
+def test_bagged_and_stacked(tmp_path: Path) -> None:
+    """In the second layer CRUMB sees the out-of-fold answers of the first."""
+    predictor = TabularPredictor("target", path=str(tmp_path), verbosity=0)
+    given = {"hyperparameters": {CrumbModel: SMALL, "LR": {}}, "num_gpus": 0}
+    folds = {"num_bag_folds": 2, "num_stack_levels": 1, "dynamic_stacking": False}
+    predictor.fit(table(300, 0, "multiclass"), **given, **folds)
+    assert {"CRUMB_BAG_L1", "CRUMB_BAG_L2"} <= set(predictor.model_names())
+    asked = table(40, 1, "multiclass")
+    truth = asked.pop("target")
+    answers = predictor.predict(asked, model="CRUMB_BAG_L2")
+    assert (answers == truth).mean() > 0.8
+
+
 def test_settings_reach_the_estimator(tmp_path: Path) -> None:
     model = fitted(tmp_path, "regression", {**SMALL, "random_state": 7}).model
     assert isinstance(model, CrumbRegressor)
