@@ -104,7 +104,7 @@ def chosen(case: Case, way: str) -> tuple[np.ndarray, np.ndarray, list[np.ndarra
 
 
 def balanced(case: Case, _: str) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
-    """One context: random rows, of each class as many as of the others where there are so many."""
+    """One context of random rows, with equal numbers of all classes as far as the pool has them."""
     rng, y = np.random.default_rng(case.seed), case.y_pool
     order = rng.permutation(len(y))
     place = np.empty(len(y), dtype=int)  # of a row among the rows of its class

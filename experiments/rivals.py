@@ -28,7 +28,7 @@ Network = Callable[[pd.DataFrame, np.ndarray, pd.DataFrame], np.ndarray]
 LEAST = 1e-6  # probabilities below it have the score of this one
 MOST_STEP = 10.0  # a round may weigh as much
 SCALES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the PFN's scores, that boosting may start at
-HELD_OUT = 5  # one row in so many chooses the scale and ends the training
+HELD_OUT = 5  # every fifth row: they choose the scale and end the training
 TREES = {"objective": "multiclass", "learning_rate": 0.1, "verbosity": -1, "deterministic": True}
 ROUNDS, PATIENCE = 500, 30
 
