@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench autogluon clean
 
 demo: $(STAMP)
 	$(BIN)/crumb demo
@@ -32,6 +32,14 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/whole.py --out $(RESULTS)/whole.json
 	$(BIN)/python benchmarks/plots.py
 
+# AutoGluon wants an older pandas: an environment of its own, and the tests that need it.
+OTHER := .venv-autogluon
+autogluon:
+	test -x $(OTHER)/bin/python || $(PYTHON) -m venv $(OTHER)
+	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
+	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[autogluon]' pytest
+	$(OTHER)/bin/python -m pytest tests/integrations
+
 # A venv that was interrupted half-way has no stamp, so the next run finishes it.
 # torch goes first and alone: resolved together with the rest, pip may fetch a second, newer torch.
 $(STAMP): pyproject.toml constraints.txt
@@ -41,4 +49,4 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OTHER) .pytest_cache .mypy_cache .ruff_cache .hypothesis

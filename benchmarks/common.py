@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
 from pathlib import Path
@@ -273,3 +274,41 @@ def write_network(folder: str | Path, **changes: Any) -> Path:
     path = Path(folder) / "network.ckpt"
     torch.save({"config": config, "state_dict": TabICL(**config).state_dict()}, path)
     return path
+
+
+# The package's own defaults, unless said otherwise: they give files of the released sizes.
+TABPFN_SIZES: dict[str, dict[str, Any]] = {
+    "v2": {"emsize": 192, "nlayers": 12, "nhead": 6, "features_per_group": 2},
+    "v2.5": {},
+    "v2.6": {},
+    "v3": {},
+    "v3.5": {},
+}
+TABPFN_V1 = {"emsize": 512, "nhead": 4, "nlayers": 12, "nhid_factor": 2, "dropout": 0.0}
+TABPFN_V1 |= {"num_features": 100, "max_num_classes": 10}
+
+
+def official_sizes(folder: str | Path) -> dict[str, str]:
+    """Classifiers of the official sizes, as far as they are known, with random weights."""
+    from crumb.pfn.tabpfn_v1 import Network
+
+    folder = Path(folder)
+    weights = {f"module.{name}": one for name, one in Network(TABPFN_V1).state_dict().items()}
+    torch.save((weights, None, TABPFN_V1), folder / "tabpfn-v1.cpkt")
+    made = {"tabicl-v2": str(write_network(folder)), "tabpfn-v1": str(folder / "tabpfn-v1.cpkt")}
+    return made | {f"tabpfn-{one}": str(_tabpfn(folder, one)) for one in TABPFN_SIZES}
+
+
+def _tabpfn(folder: Path, version: str) -> Path:
+    from tabpfn.architectures import ARCHITECTURES
+    from tabpfn.constants import ModelVersion
+    from tabpfn.inference_config import InferenceConfig
+
+    name = "tabpfn_" + version.replace(".", "_")
+    heads = {"max_num_classes": 10} | ({"num_buckets": 5_000} if version == "v3.5" else {})
+    config = ARCHITECTURES[name].parse_config({**TABPFN_SIZES[version], **heads})[0]
+    how = asdict(InferenceConfig.get_default("multiclass", ModelVersion.V2_5))
+    about = {"architecture_name": name, "config": asdict(config), "inference_config": how}
+    about["state_dict"] = ARCHITECTURES[name].get_architecture(config).state_dict()
+    torch.save(about, folder / f"{name}.ckpt")
+    return folder / f"{name}.ckpt"

@@ -7,6 +7,7 @@
     python benchmarks/stage3.py side --out benchmarks/results/side_by_side.json  (CPU)
     python benchmarks/stage3.py kept --out benchmarks/results/kept_contexts.json (CPU)
     python benchmarks/stage3.py size --out benchmarks/results/pass_speed.json    (CPU)
+    python benchmarks/stage3.py models --out benchmarks/results/model_costs.json (CPU)
 
 fused: contexts one by one through the package, and stacked in shared passes. "network_seconds" is
 the part inside the forward pass; the rest is encoding, copying and preparing rows. "difference" is
@@ -19,6 +20,7 @@ side: contexts on a CPU, one after the other through the package, and side by si
 milliseconds a context, the fastest of several runs in turn; "processor_ms" with one thread.
 kept: repeated prediction with a frozen plan, with and without what is kept of its contexts.
 size: one pass of the embedded network, and of a network of the official TabICLv2 size.
+models: one pass of a classifier of every official size that is known, in passes of embedded-0.1.
 
 Networks of the official size have random weights, which do not change the cost; one member.
 """
@@ -323,26 +325,12 @@ def measure_size(options: argparse.Namespace) -> list[common.Record]:
 
 
 def _one_pass(task: str, folder: str, options: argparse.Namespace) -> common.Record:
-    """1,000 rows of context, 100 queries, 20 columns; fitting and loading are not timed."""
     regression = task == "regression"
     changes = {"max_classes": 0, "bias_free_ln": True} if regression else {}
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1_100, 20))
-    signal = X[:, 0] + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=len(X))
-    y = signal if regression else (signal > 0).astype(int)
-    models = {
-        "embedded": options.weights[regression],
-        "official size": str(common.write_network(folder, **changes)),
-    }
-    ways = {}
-    for name, model in models.items():
-        kind = CrumbRegressor if regression else CrumbClassifier
-        made = kind(model=model, strategy="full", n_estimators=1, device="cpu", n_jobs=1)
-        made.fit(X[:1_000], y[:1_000])
-        predict = made.predict if regression else made.predict_proba
-        ways[name] = lambda predict=predict: predict(X[1_000:])
-    _, seconds = common.in_turn(ways, options.repeats + 1)  # the first is a warm-up
-    ours, theirs = (1_000 * median(taken[1:]) for taken in seconds.values())
+    network = str(common.write_network(folder, **changes))
+    models = {"embedded": options.weights[regression], "official size": network}
+    _, seconds = common.in_turn(passes(task, models), options.repeats + 1)
+    ours, theirs = (1_000 * median(taken[1:]) for taken in seconds.values())  # after a warm-up
     return common.say(
         {
             "task": task,
@@ -353,12 +341,41 @@ def _one_pass(task: str, folder: str, options: argparse.Namespace) -> common.Rec
     )
 
 
+def passes(task: str, models: dict[str, str]) -> dict[str, Callable[[], np.ndarray]]:
+    """1,000 rows of context, 100 queries, 20 columns; fitting and loading are not timed."""
+    regression, rng = task == "regression", np.random.default_rng(0)
+    X = rng.normal(size=(1_100, 20))
+    signal = X[:, 0] + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=len(X))
+    y = signal if regression else (signal > 0).astype(int)
+    ways = {}
+    for name, model in models.items():
+        kind = CrumbRegressor if regression else CrumbClassifier
+        made = kind(model=model, strategy="full", n_estimators=1, device="cpu", n_jobs=1)
+        made.fit(X[:1_000], y[:1_000])
+        predict = made.predict if regression else made.predict_proba
+        ways[name] = lambda predict=predict: predict(X[1_000:])
+    return ways
+
+
+def measure_models(options: argparse.Namespace) -> list[common.Record]:
+    with tempfile.TemporaryDirectory() as folder:
+        models = {"embedded-0.1": "embedded-0.1", **common.official_sizes(folder)}
+        seconds = processor_seconds(passes("classification", models), options.repeats)
+    unit = min(seconds["embedded-0.1"])
+    costs = {name: (min(taken), min(taken) / unit) for name, taken in seconds.items()}
+    return [
+        common.say({"model": name, "processor_ms": round(1_000 * one), "cost": round(cost, 1)})
+        for name, (one, cost) in costs.items()
+    ]
+
+
 MEASURES = {
     "fused": measure_fused,
     "mixed": measure_mixed,
     "side": measure_side,
     "kept": measure_kept,
     "size": measure_size,
+    "models": measure_models,
 }
 
 

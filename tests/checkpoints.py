@@ -82,14 +82,51 @@ def tabpfn_regressor(path: Path, seed: int = 0) -> Path:
 
 def tabpfn_v2_5_regressor(path: Path) -> Path:
     """Its configuration says −1 where that of version 2 says that there are 0 classes."""
-    from tabpfn.architectures import tabpfn_v2_5
+    later_tabpfn(path, "v2.5", "regression")
+    assert torch.load(path, weights_only=True)["config"]["max_num_classes"] == -1
+    return path
 
-    config = tabpfn_v2_5.TabPFNV2p5Config(
-        emsize=16, nlayers=2, nhead=2, num_thinking_rows=2, num_buckets=100
-    )
-    assert config.max_num_classes == -1
-    weights = randomised(tabpfn_v2_5.get_architecture(config)).state_dict() | _bars()
-    torch.save({"architecture_name": "base", "config": asdict(config), "state_dict": weights}, path)
+
+# By version: the module of the package, the name in its checkpoints, and a tiny network.
+OLD_STYLE = {"emsize": 16, "nlayers": 2, "nhead": 2, "num_thinking_rows": 2}
+ROW_STYLE = {"embed_dim": 16, "dist_embed_num_blocks": 1, "dist_embed_num_heads": 2}
+ROW_STYLE |= {"dist_embed_num_inducing_points": 8, "feat_agg_num_blocks": 1, "nlayers": 2}
+ROW_STYLE |= {"feat_agg_num_heads": 2, "feat_agg_num_cls_tokens": 2, "icl_num_heads": 2}
+ROW_STYLE |= {"decoder_head_dim": 8, "decoder_num_heads": 2, "softmax_scaling_mlp_hidden_dim": 8}
+LATER: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "v2.5": ("tabpfn_v2_5", "base", OLD_STYLE),
+    "v2.6": ("tabpfn_v2_6", "tabpfn_v2_6", OLD_STYLE),
+    "v3": ("tabpfn_v3", "tabpfn_v3", ROW_STYLE),
+    "v3.5": ("tabpfn_v3_5", "tabpfn_v3_5", {**ROW_STYLE, "fourier_encoding_num_frequencies": 4}),
+}
+
+
+def later_tabpfn(path: Path, version: str, task: str) -> Path:
+    """TabPFN 2.5 to 3.5 as the package reads them; from 3.5 on, one file does both tasks."""
+    from importlib import import_module
+
+    from tabpfn.checkpoint import save_as_safetensors
+    from tabpfn.constants import ModelVersion
+    from tabpfn.inference_config import InferenceConfig
+
+    module, name, config = LATER[version]
+    architecture = import_module(f"tabpfn.architectures.{module}")
+    heads = {"max_num_classes": 10} if task == "classification" else {"num_buckets": 100}
+    if version == "v3.5":
+        heads = {"max_num_classes": 10, "num_buckets": 100}
+    settings = architecture.parse_config({**config, **heads})[0]
+    weights = randomised(architecture.get_architecture(settings)).state_dict()
+    if task == "regression" and "emsize" in config:  # later ones have the bars among their weights
+        weights |= _bars()
+    content = {"architecture_name": name, "config": asdict(settings), "state_dict": weights}
+    if version != "v2.5":
+        kind = "multiclass" if task == "classification" else "regression"
+        usual = asdict(InferenceConfig.get_default(kind, ModelVersion.V2_5))
+        content["inference_config"] = {**usual, "MAX_NUMBER_OF_SAMPLES": 60_000}
+    if path.suffix == ".safetensors":
+        save_as_safetensors(content, path)
+    else:
+        torch.save(content, path)
     return path
 
 

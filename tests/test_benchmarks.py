@@ -177,6 +177,22 @@ def test_large_tables_with_a_peer(tmp_path: Path, method: str) -> None:
     assert all(one.get("r2", one.get("accuracy")) > 0.9 for one in records)
 
 
+def test_rivals(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    out = tmp_path / "out.json"
+    sizes = ("--queries", 40, "--context-size", 60, "--most", 200, "--seeds", 1)
+    run("rivals.py", "--data", tmp_path, "--tables", "classes", *sizes, "--out", out)
+    (record,) = json.loads(out.read_text())["records"]
+    assert set(record["shares"]) == {"herded", "knn", "uniform", "balanced"}
+    for way in record["shares"].values():
+        assert set(way) == {"as they are", "pool", "answers"}
+    scores = {name: one["log_loss"] for name, one in record["boosting"].items()}
+    assert set(scores) == {"herded", "uniform", "BoostPFN", "PFN-Boost", "trees"}
+    assert max(scores.values()) < 0.6
+    printed = run("rivals.py", "--report", out)
+    assert printed.count("| mean |") == 5
+
+
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 

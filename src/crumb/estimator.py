@@ -441,8 +441,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     ----------
     model : str, path or estimator, default="embedded"
         ``"embedded"``, ``"embedded-0.1"`` (the networks of that version, for good),
-        ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v1"``, ``"tabpfn-v2"``; the
-        path of a checkpoint; or any scikit-learn estimator of the right kind.
+        ``"tabicl-v1"``, ``"tabicl-v1.1"``, ``"tabicl-v2"``, ``"tabpfn-v1"``, ``"tabpfn-v2"``,
+        ``"tabpfn-v2.5"``, ``"tabpfn-v2.6"``, ``"tabpfn-v3"``, ``"tabpfn-v3.5"``,
+        ``"tabpfn-v3.5-fast"``; the path of a checkpoint; or any scikit-learn estimator of the right
+        kind. ``crumb models`` shows windows, licences and costs.
     strategy : str or Strategy, default="mmd"
         ``"mmd"`` (CRUMB), ``"uniform"``, ``"knn"``, ``"micp"``, ``"centroid"``, ``"voronoi"``,
         ``"full"``, or a configured object such as ``MICP(gamma=2.0)``.

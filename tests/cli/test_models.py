@@ -26,6 +26,9 @@ def test_models_says_what_is_here_and_where_the_rest_would_go(crumb, tmp_path, m
     )
     assert found["tabpfn-v2", "classification"]["licence"]
     assert found["tabpfn-v2", "classification"]["window"] == 10_000
+    assert found["embedded-0.1", "regression"]["cost"] == 1
+    assert found["tabpfn-v3.5", "regression"]["cost"] > found["tabpfn-v3", "regression"]["cost"] > 1
+    assert found["tabpfn-v3.5", "regression"]["licence"] == "Prior Labs, non-commercial"
 
 
 def test_models_prints_a_line_a_model(crumb):
@@ -33,7 +36,7 @@ def test_models_prints_a_line_a_model(crumb):
 
     _, out, _ = crumb("models")
     lines = out.splitlines()
-    assert lines[0].split() == ["model", "task", "window", "licence", "present", "file"]
+    assert lines[0].split() == ["model", "task", "window", "cost", "licence", "present", "file"]
     assert [line.split()[:2] for line in lines[1 : len(CARDS) + 1]] == [
         [c.name, c.task] for c in CARDS
     ]
@@ -49,11 +52,13 @@ def test_get_shows_the_model_and_its_licence(crumb):
     status, out, _ = crumb("models", "--get", "embedded-0.1")
     assert status == 0
     lines = out.splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [
+    assert [line.split()[:2] for line in lines[1:3]] == [
         ["embedded-0.1", "classification"],
         ["embedded-0.1", "regression"],
     ]
-    assert all("BSD-3-Clause" in line and " yes " in line for line in lines[1:])
+    assert all("BSD-3-Clause" in line and " yes " in line for line in lines[1:3])
+    assert lines[3] == ""
+    assert lines[4].startswith("window: ")
 
 
 def test_get_says_in_one_line_why_not(crumb, tmp_path, monkeypatch):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pickle
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -149,7 +151,7 @@ def test_estimator_stays_as_it_was() -> None:
 def test_what_is_no_model(model: Any) -> None:
     with pytest.raises(
         InvalidInput,
-        match=r"a name \(embedded, .*tabpfn-v2\), the path .* scikit-learn classifier; got",
+        match=r"a name \(embedded, .*tabpfn-v3.5-fast\), the path .* scikit-learn classifier; got",
     ):
         CrumbClassifier(model=model).fit(numbers(20, 1), classes(20, 2))
 
@@ -233,3 +235,83 @@ def test_small_contexts_are_learned_in_one_thread(rows: int, usual: bool) -> Non
         after = {one["num_threads"] for one in threadpool_info()}
     assert Watched.threads[0] == ({3} if usual else {1})
     assert after == {3}
+
+
+class Network(ClassifierMixin, BaseEstimator):
+    """Loads its weights like packages with scikit-learn's interface do."""
+
+    loads: ClassVar[list[str]] = []
+
+    def __init__(self, when: str = "made", device: str = "auto", random_state: Any = None):
+        self.when, self.device, self.random_state = when, device, random_state
+        if when == "made":
+            self._load()
+
+    def _load(self) -> None:
+        self.loads.append(self.when)
+        self._weights = 3.0
+
+    def fit(self, X: Any, y: Any) -> Network:
+        if not hasattr(self, "_weights"):
+            self._load()
+        self.classes_, self.noise_ = np.unique(y), np.random.default_rng(self.random_state).normal()
+        self.centres_ = np.stack([X[y == code].mean(axis=0) for code in self.classes_])
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        far = ((X[:, None] - self.centres_) ** 2).sum(axis=2) * self._weights + self.noise_
+        return np.exp(-far) / np.exp(-far).sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+@pytest.mark.parametrize("when", ["made", "fitted"])
+def test_network_is_loaded_once_not_for_each_context(when: str) -> None:
+    X, y, queries = np.nan_to_num(numbers(200, 1)), classes(200, 2), np.nan_to_num(numbers(40, 3))
+    crumb = CrumbClassifier(model=Network(when), n_clusters=5, context_size=40, device="cpu")
+    plan = crumb.fit(X, y).plan(queries)
+    Network.loads.clear()
+    first, again = (crumb.predict_proba(queries, plan=plan) for _ in range(2))
+    assert len(Network.loads) == 1
+    np.testing.assert_array_equal(first, again)
+    for k, context in enumerate(plan.contexts):  # as a new one for each context
+        order = np.sort(context)
+        fresh = Network(when, random_state=0).fit(X[order], y[order])
+        asked = plan.labels == k
+        np.testing.assert_allclose(first[asked], fresh.predict_proba(queries[asked]))
+    assert pickle.loads(pickle.dumps(crumb)).predict(queries).shape == (40,)
+
+
+def test_device_and_seed_that_were_left_open() -> None:
+    X, y = np.nan_to_num(numbers(60, 1)), classes(60, 2)
+    crumb = CrumbClassifier(model=Network("fitted"), device="cpu", random_state=5).fit(X, y)
+    assert crumb.backend_.estimator.get_params() == {
+        "when": "fitted",
+        "device": "cpu",
+        "random_state": 5,
+    }
+    given = Network("fitted", device="mine", random_state=3)
+    assert CrumbClassifier(model=given, device="cpu").fit(X, y).backend_.estimator is given
+    forest = make_pipeline(SimpleImputer(), RandomForestClassifier(3))
+    answers = [
+        CrumbClassifier(model=forest, n_clusters=2, context_size=30).fit(X, y).predict_proba(X[:9])
+        for _ in range(2)
+    ]
+    np.testing.assert_array_equal(*answers)
+
+
+@pytest.mark.parametrize("change", [{"warm_start": True}, {"random_state": "a generator"}])
+def test_estimator_that_goes_on_where_it_was_is_new_for_each_context(change: dict) -> None:
+    X, y = np.nan_to_num(numbers(200, 1)), classes(200, 2)
+    if "random_state" in change:
+        change = {"random_state": np.random.RandomState(0)}
+    model = make_pipeline(RandomForestClassifier(4, **{"random_state": 0, **change}))
+    crumb = CrumbClassifier(model=model, n_clusters=3, context_size=40, device="cpu").fit(X, y)
+    plan = crumb.plan(X[:30])
+    first, again = (crumb.predict_proba(X[:30], plan=plan) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    for k, context in enumerate(plan.contexts):
+        order, asked = np.sort(context), plan.labels == k
+        fresh = clone(model).fit(X[order], y[order])
+        np.testing.assert_allclose(first[asked], fresh.predict_proba(X[:30][asked]))

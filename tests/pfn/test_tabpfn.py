@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ import torch
 
 pytest.importorskip("tabpfn")
 
+from checkpoints import later_tabpfn, tabpfn_v2_5_regressor
 from checkpoints import tabpfn_classifier as write_classifier
-from checkpoints import tabpfn_v2_5_regressor
 from small_tables import QUANTILES, classes, frame, numbers, table, targets
 from tabpfn import TabPFNClassifier, TabPFNRegressor
 from tabpfn.architectures.tabpfn_v2 import TabPFNV2
@@ -228,14 +229,25 @@ def test_window_is_that_of_the_network(tabpfn_classifier: Path) -> None:
     assert ours(tabpfn_classifier).fit(numbers(20, 1), classes(20, 2)).backend_.window == 10_000
 
 
-def test_estimator_of_the_package_as_model(tabpfn_classifier: Path, tabpfn_regressor: Path) -> None:
+def test_estimator_of_the_package_as_model(
+    tabpfn_classifier: Path, tabpfn_regressor: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings, and one network for all contexts, which share passes on a GPU."""
     X, y, queries = numbers(60, 1), classes(60, 2), numbers(10, 3)
-    package = official(tabpfn_classifier, 2)
+    package = official(tabpfn_classifier, 2, softmax_temperature=0.5)
     crumb = CrumbClassifier(model=package, strategy="full").fit(X, y)
     assert_same(crumb.predict_proba(queries), package.fit(X, y).predict_proba(queries))
     regressor = TabPFNRegressor(model_path=tabpfn_regressor, n_estimators=1, device="cpu")
     crumb = CrumbRegressor(model=regressor, strategy="full").fit(X, targets(60, 2))
     assert_same(crumb.predict(queries), regressor.fit(X, targets(60, 2)).predict(queries))
+    usual = TabPFNClassifier(model_path=tabpfn_classifier)
+    crumb = CrumbClassifier(model=usual, n_clusters=3, context_size=20, device="cpu").fit(X, y)
+    assert crumb.backend_.settings.options == {"n_estimators": "auto", "random_state": 0}
+    crumb.backend_.settings = replace(crumb.backend_.settings, device="cuda")
+    assert crumb.backend_.batched
+    crumb.backend_.settings = replace(crumb.backend_.settings, device="cpu")
+    monkeypatch.setattr(TabPFNV2, "__init__", lambda *args, **kwargs: pytest.fail("built again"))
+    crumb.predict_proba(queries)
 
 
 @pytest.mark.parametrize("task", ["classification", "regression"])
@@ -290,6 +302,38 @@ def test_later_network_of_the_same_package(tmp_path: Path) -> None:
     )
     assert_same(crumb.predict(queries), package.predict(queries))
     assert crumb.backend_.window == 50_000
+
+
+LATER = [card for card in models.CARDS if card.family == "tabpfn" and card.name != "tabpfn-v2"]
+
+
+@pytest.mark.parametrize("card", LATER, ids=lambda card: f"{card.name} {card.task}")
+def test_every_later_network_by_name(
+    card: models.ModelCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tiny one in its place: the answers of the package, within the window of the name."""
+    version = card.name.removeprefix("tabpfn-").removesuffix("-fast")
+    path = later_tabpfn(tmp_path / card.file, version, card.task)
+    known = replace(card, sha256=models.checksum(path))
+    monkeypatch.setattr(models, "CARDS", (known,))
+    monkeypatch.setenv("CRUMB_MODEL_DIR", str(tmp_path))
+    regression = card.task == "regression"
+    X, queries, y = numbers(60, 1), numbers(10, 3), (targets if regression else classes)(60, 2)
+    kinds = (CrumbRegressor, TabPFNRegressor) if regression else (CrumbClassifier, TabPFNClassifier)
+    crumb: Any = kinds[0](model=card.name, strategy="full", device="cpu").fit(X, y)
+    package: Any = kinds[1](model_path=path, n_estimators=1, random_state=0, device="cpu").fit(X, y)
+    ask = "predict" if regression else "predict_proba"
+    assert_same(getattr(crumb, ask)(queries), getattr(package, ask)(queries))
+    assert crumb.backend_.window == card.window
+    assert crumb.backend_.work(500, 50, 20) > crumb.backend_.work(250, 50, 20) > 0
+
+
+def test_names_are_those_of_the_package() -> None:
+    """A version that the package adds is one more card here."""
+    from tabpfn.constants import ModelVersion
+
+    names = {card.name for card in models.CARDS if card.family == "tabpfn"}
+    assert names == {f"tabpfn-{version.value}" for version in ModelVersion}
 
 
 def test_pickle_holds_no_network(tabpfn_classifier: Path) -> None:

@@ -125,10 +125,11 @@ def test_weights_that_were_altered_are_refused(
 
 
 def test_downloads_are_pinned() -> None:
-    """To a commit or an archive's digest; checksums of tabicl v1 and v1.1 are not known to us."""
+    """To a commit or an archive's digest; a few checksums are not known to us."""
+    unknown = "tabicl-v1", "tabicl-v1.1", "tabpfn-v2.5", "tabpfn-v2.6", "tabpfn-v3.5-fast"
     for card in models.CARDS:
         assert card.revision or card.repository is None
-        assert card.sha256 or card.name in ("tabicl-v1", "tabicl-v1.1")
+        assert card.sha256 or card.name in unknown
 
 
 def test_offline_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +256,8 @@ class Hub(http.server.BaseHTTPRequestHandler):
             self.wfile.write(self.content)
 
     def answer(self) -> bool:
-        found = f"/resolve/{models.TABICL_REVISION}/" in self.path
+        pinned = models.TABICL_REVISION, models.TABPFN_3
+        found = any(f"/resolve/{revision}/" in self.path for revision in pinned)
         self.asked.append(f"{self.command} {self.path}")
         self.send_response(200 if found else 404)
         self.send_header("Content-Length", str(len(self.content) if found else 0))
@@ -371,3 +373,71 @@ except WeightsMissing as error:
         if path.is_file() and path.stat().st_size > 1_000
     ]
     assert left == []
+
+
+FETCH = """
+import resource, sys, time
+time.sleep = lambda seconds: None  # the hub's client rests between its attempts
+from crumb.errors import CrumbError
+from crumb.pfn.models import card_for, fetch
+name, limit = sys.argv[1:]
+if limit != "none":
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
+try:
+    print(fetch(card_for(name, "classification")))
+except CrumbError as error:
+    print(error)
+"""
+
+
+def fetched(hub: http.server.HTTPServer, tmp_path: Path, name: str, limit: str = "none") -> str:
+    """What is said, in one line, and that nothing is left behind."""
+    command = [sys.executable, "-c", FETCH, name, limit]
+    env = {**os.environ, **settings(hub, tmp_path)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert len(done.stdout.splitlines()) == 1, done.stderr
+    own = tmp_path / "own"
+    assert not own.exists() or list(own.iterdir()) == []
+    return done.stdout
+
+
+def test_download_that_is_another_file(hub: http.server.HTTPServer, tmp_path: Path) -> None:
+    said = fetched(hub, tmp_path, "tabicl-v2")
+    assert "What was downloaded as tabicl-classifier-v2-20260212.ckpt is not the file" in said
+    assert f"put it in {tmp_path / 'own'}" in said
+
+
+def test_disk_that_is_full(hub: http.server.HTTPServer, tmp_path: Path) -> None:
+    said = fetched(hub, tmp_path, "tabicl-v2", limit=str(len(Hub.content) // 2))
+    assert "Downloading the weights of 'tabicl-v2'" in said
+    assert "failed (File too large)" in said
+
+
+def test_licence_that_was_not_accepted(
+    hub: http.server.HTTPServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even a download is tried. The package that asks for consent gets no answer here."""
+    pytest.importorskip("tabpfn")
+    for name in ("https_proxy", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, CLOSED)
+    monkeypatch.setenv("TABPFN_NO_BROWSER", "1")
+    said = fetched(hub, tmp_path, "tabpfn-v3")
+    assert "'tabpfn-v3' (Prior Labs, non-commercial) can be downloaded once you have" in said
+    assert "set TABPFN_TOKEN" in said
+    assert not any("resolve" in line for line in Hub.asked)
+
+
+def test_licence_that_was_accepted(hub: http.server.HTTPServer, tmp_path: Path) -> None:
+    pytest.importorskip("tabpfn")
+    code = f"""
+from dataclasses import replace
+import tabpfn.browser_auth
+tabpfn.browser_auth.ensure_license_accepted = lambda repository: print("asked for", repository)
+from crumb.pfn.models import card_for, fetch
+digest = "{hashlib.sha256(Hub.content).hexdigest()}"
+print(fetch(replace(card_for("tabpfn-v3", "classification"), sha256=digest)))
+"""
+    done = run(code, settings(hub, tmp_path), capture_output=True)
+    card = card_for("tabpfn-v3", "classification")
+    assert done.stdout.splitlines() == ["asked for tabpfn_3", str(tmp_path / "own" / card.file)]
+    assert f"GET /Prior-Labs/tabpfn_3/resolve/{card.revision}/{card.file}" in Hub.asked

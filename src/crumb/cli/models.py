@@ -18,7 +18,7 @@ def run(args: argparse.Namespace) -> None:
         if args.get is not None:
             fetch(card)
         found = locate(card)
-        line = {name: getattr(card, name) for name in ("task", "window", "licence")}
+        line = {name: getattr(card, name) for name in ("task", "window", "cost", "licence")}
         present = found is not None and found.is_file()
         file = str(found or model_dir() / card.file)
         rows.append({"model": card.name, **line, "present": present, "file": file})
@@ -26,5 +26,6 @@ def run(args: argparse.Namespace) -> None:
         print_json({"model_dir": str(model_dir()), "models": rows})
         return
     print_table(rows)
+    print("\nwindow: rows of a context at most; cost: a pass on a CPU, in passes of embedded-0.1.")
     if not all(row["present"] for row in rows):
-        print("\nA model that is not present is downloaded to that file when it is first used.")
+        print("A model that is not present is downloaded to that file when it is first used.")

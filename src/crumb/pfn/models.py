@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import socket
@@ -19,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -33,7 +35,8 @@ T = TypeVar("T")
 PROBE_SECONDS = 1.5  # how long an unreachable hub may keep a user waiting
 EMBEDDED = Path(__file__).parent / "embedded"
 ENDINGS = (".ckpt", ".cpkt", ".safetensors", ".pt", ".pth")
-SHARED_ESTIMATORS = ("TabICLClassifier", "TabICLRegressor")  # others fine-tune weights of their own
+# Others fine-tune weights of their own.
+SHARED_ESTIMATORS = ("TabICLClassifier", "TabICLRegressor", "TabPFNClassifier", "TabPFNRegressor")
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,9 @@ FAMILIES = {
         lambda _, weights: "module.y_encoder.weight" in weights, "max_num_classes",
     ),
     "tabpfn": Family(
-        "TabPFN up to 2.6", "crumb.pfn.tabpfn:TabPFNBackend",
-        lambda config, _: "emsize" in config, "max_num_classes",
+        "TabPFN 2 to 3.5", "crumb.pfn.tabpfn:TabPFNBackend",
+        lambda config, _: bool({"emsize", "feat_agg_num_blocks"} & config.keys()),
+        "max_num_classes",
         folder=("TABPFN_MODEL_CACHE_DIR", "tabpfn"),
     ),
 }  # fmt: skip
@@ -85,12 +89,26 @@ class ModelCard:
     sha256: str | None = None
     revision: str | None = None  # of the hub's repository, or the digest of the distribution
 
+    @property
+    def cost(self) -> int | None:
+        """Of a pass on a CPU, in passes of "embedded-0.1"; None: not known."""
+        return COSTS.get(self.name)
+
+    @property
+    def gated(self) -> bool:
+        """Whether its authors want to be asked before it is downloaded."""
+        return self.licence == NON_COMMERCIAL
+
 
 BSD, PRIOR_LABS = "BSD-3-Clause", "Prior Labs (Apache-2.0 with attribution)"
+NON_COMMERCIAL = "Prior Labs, non-commercial"
 # Windows. Embedded: a little above the longest tables of its pre-training (docs/model-card.md).
 # TabICL and TabPFN v1: the longest ones (v1), or the range that its authors recommend (v2). TabPFN
-# v2: the limit that its package enforces. The paper gives 4,096 for TabICL; neither its package nor
-# its papers have such a limit (docs/method.md).
+# from v2 on: the limit that its package or its authors give. The paper gives 4,096 for TabICL;
+# neither its package nor its papers have such a limit (docs/method.md).
+# benchmarks/results/model_costs.json, from networks of the same sizes (docs/backends.md).
+COSTS = {"embedded": 1, "embedded-0.1": 1, "tabicl-v2": 6, "tabpfn-v1": 3, "tabpfn-v2": 13,
+         "tabpfn-v2.5": 18, "tabpfn-v2.6": 18, "tabpfn-v3": 8, "tabpfn-v3.5": 19}  # fmt: skip
 # Networks keep their name for good, so that results can be repeated; "embedded" is the newest pair.
 CLF, REG = "classification", "regression"
 EMBEDDED_0_1 = (
@@ -100,6 +118,17 @@ EMBEDDED_0_1 = (
               "37feecc12f518a52844d2ed042eb8ae1bda22db5cf2118a57f3bfa5655edea38"),
 )  # fmt: skip
 TABICL, TABICL_REVISION = "jingang/TabICL", "4dcd344ece2c00be9e831fdd35bed57b5ad83e19"
+TABPFN_2_5 = "6c45f3a6d0d07c6c5f62572e04a0c2929de91b8b"  # revisions
+TABPFN_2_6 = "24148873a9a5992b429833d07363690dcffd02a8"
+TABPFN_3 = "24a16a89d245878b846555110985634aa2e656d7"
+TABPFN_3_5 = "06bf2ba35c80a92a3b9abb436b99cf49e7a0365e"
+TABPFN_V3_5 = (
+    ModelCard("tabpfn-v3.5", CLF, "tabpfn", "tabpfn-v3.5-20260909.safetensors",
+              "Prior-Labs/tabpfn_3_5", 1_000_000, NON_COMMERCIAL,
+              "ece4d67eadfea42eb0e610df5189bea60cb7f31073d81e9c7a019b76eacf0be3", TABPFN_3_5),
+    ModelCard("tabpfn-v3.5-fast", CLF, "tabpfn", "tabpfn-v3.5-fast-20260909.safetensors",
+              "Prior-Labs/tabpfn_3_5", 1_000_000, NON_COMMERCIAL, None, TABPFN_3_5),
+)  # fmt: skip
 CARDS = (
     *(replace(card, name="embedded") for card in EMBEDDED_0_1),
     *EMBEDDED_0_1,
@@ -125,6 +154,21 @@ CARDS = (
               "Prior-Labs/TabPFN-v2-reg", 10_000, PRIOR_LABS,
               "2ab5a07d5c41dfe6db9aa7ae106fc6de898326c2765be66505a07e2868c10736",
               "4972a65a1b30806315c6f92499959ffbfc69a673"),
+    ModelCard("tabpfn-v2.5", CLF, "tabpfn", "tabpfn-v2.5-classifier-v2.5_default.ckpt",
+              "Prior-Labs/tabpfn_2_5", 50_000, NON_COMMERCIAL, None, TABPFN_2_5),
+    ModelCard("tabpfn-v2.5", REG, "tabpfn", "tabpfn-v2.5-regressor-v2.5_default.ckpt",
+              "Prior-Labs/tabpfn_2_5", 50_000, NON_COMMERCIAL, None, TABPFN_2_5),
+    ModelCard("tabpfn-v2.6", CLF, "tabpfn", "tabpfn-v2.6-classifier-v2.6_default.ckpt",
+              "Prior-Labs/tabpfn_2_6", 50_000, NON_COMMERCIAL, None, TABPFN_2_6),
+    ModelCard("tabpfn-v2.6", REG, "tabpfn", "tabpfn-v2.6-regressor-v2.6_default.ckpt",
+              "Prior-Labs/tabpfn_2_6", 50_000, NON_COMMERCIAL, None, TABPFN_2_6),
+    ModelCard("tabpfn-v3", CLF, "tabpfn", "tabpfn-v3-classifier-v3_default.ckpt",
+              "Prior-Labs/tabpfn_3", 1_000_000, NON_COMMERCIAL,
+              "d0d865d54dfbc524f5703104be90620182dca7e5fb2c16de72e9959ea18f3988", TABPFN_3),
+    ModelCard("tabpfn-v3", REG, "tabpfn", "tabpfn-v3-regressor-v3_default.ckpt",
+              "Prior-Labs/tabpfn_3", 1_000_000, NON_COMMERCIAL,
+              "311ce18d97e9533d8585eaadafe040fbdd8070533209ed8696641dadc97a7301", TABPFN_3),
+    *(replace(card, task=task) for card in TABPFN_V3_5 for task in (CLF, REG)),  # one file for both
 )  # fmt: skip
 
 
@@ -183,30 +227,46 @@ def fetch(card: ModelCard) -> Path:
     """The file of a model: found here, or downloaded with a progress bar, or refused at once."""
     path = locate(card)
     if path is None:
-        path = _from_index(card) if "==" in str(card.repository) else _from_hub(card)
-    _verify(card, path)
-    return path
-
-
-def _verify(card: ModelCard, path: Path) -> None:
-    if card.sha256 is not None and checksum(path) != card.sha256:
+        return _from_index(card) if "==" in str(card.repository) else _from_hub(card)
+    if _is_another(card, path):
         again = f"delete it, then `crumb models --get {card.name}` fetches it again"
         raise InvalidCheckpoint(
             f"{path} is not the file that {card.name!r} names (its checksum differs): "
             f"{'reinstall' if card.repository is None else again}."
         )
+    return path
+
+
+def _is_another(card: ModelCard, path: Path) -> bool:
+    return card.sha256 is not None and checksum(path) != card.sha256
+
+
+def _arrived(card: ModelCard, bring: Callable[[Path], Path]) -> Path:
+    """A file that ``bring`` puts into a scratch folder. It appears in ours whole, or not at all."""
+    folder = model_dir()
+    folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=folder, prefix=".fetching-") as scratch:
+        file = bring(Path(scratch))
+        if _is_another(card, file):
+            raise InvalidCheckpoint(
+                f"What was downloaded as {card.file} is not the file that {card.name!r} names (its "
+                f"checksum differs), and was not kept: try again, or get it from another place and "
+                f"put it in {folder}."
+            )
+        return file.replace(folder / card.file)
 
 
 def _from_index(card: ModelCard) -> Path:
     from crumb.pfn.package_index import FetchFailed, fetch_member
 
-    what, about = str(card.repository), (card.file, model_dir(), partial(_verify, card))
+    what = str(card.repository)
     try:
-        return fetch_member(what, str(card.revision), *about)
-    except FetchFailed as error:
+        return _arrived(card, partial(fetch_member, what, str(card.revision), card.file))
+    except (FetchFailed, OSError) as error:
         raise WeightsMissing(
             f"The weights of {card.name!r} ({card.file}) are not on this machine, and pip could "
-            f"not fetch the source distribution {what} that has them ({error}): "
+            f"not fetch the source distribution {what} that has them "
+            f"({getattr(error, 'strerror', None) or error}): "
             f"try again, or take the file from there and put it in {model_dir()}."
         ) from error
 
@@ -221,13 +281,32 @@ def _from_hub(card: ModelCard) -> Path:
             f"The weights of {card.name!r} for {card.task} ({card.file}) are not on this machine "
             f"and the hub cannot be reached: {where}."
         )
+    if card.gated:
+        _ask_for(card, where)
+    about = {"repo_id": card.repository, "filename": card.file, "revision": card.revision}
     try:
-        about = {"revision": card.revision, "local_dir": model_dir()}
-        return Path(hf_hub_download(card.repository, card.file, **about))
+        return _arrived(card, lambda scratch: Path(hf_hub_download(**about, local_dir=scratch)))
+    except InvalidCheckpoint:
+        raise
     except Exception as error:  # of a dozen unrelated types; each means the same to a user
         raise WeightsMissing(
             f"Downloading the weights of {card.name!r} ({card.file}) failed "
-            f"({type(error).__name__}): {where}."
+            f"({getattr(error, 'strerror', None) or type(error).__name__}): {where}."
+        ) from error
+
+
+def _ask_for(card: ModelCard, where: str) -> None:
+    """The user's consent to a licence, in the way of the package that the weights belong to."""
+    FAMILIES[card.family].load()  # a sentence where the package is missing
+    from tabpfn.browser_auth import ensure_license_accepted
+
+    try:
+        ensure_license_accepted(str(card.repository).partition("/")[2])
+    except Exception as error:  # of its own types, or of the network
+        raise WeightsMissing(
+            f"The weights of {card.name!r} ({card.licence}) can be downloaded once you have "
+            f"accepted their licence: do so at https://ux.priorlabs.ai and set TABPFN_TOKEN to the "
+            f"key of your account, or {where}."
         ) from error
 
 
@@ -268,6 +347,11 @@ class Checkpoint:
     max_classes: int
     config: dict[str, Any]
     state_dict: dict[str, Any]
+
+    @property
+    def both(self) -> bool:
+        """Whether it has a head for numbers, too (TabPFN 3.5)."""
+        return self.task == CLF and "heads.regression_borders" in self.state_dict
 
 
 def per_file(make: Callable[..., T], most: int | None = None) -> Callable[..., T]:
@@ -356,7 +440,11 @@ def _safetensors(path: Path) -> dict[str, Any]:
 
 
 def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 read_checkpoint = per_file(_read, most=2)
@@ -384,6 +472,8 @@ def _by_checkpoint(
     settings: BackendSettings,
 ) -> Backend:
     checkpoint = read_checkpoint(path)
+    if checkpoint.both:
+        checkpoint = replace(checkpoint, task=task)
     if checkpoint.task != task:
         raise InvalidCheckpoint(
             f"{checkpoint.path} holds a network for {checkpoint.task}, but {task} was asked for; "
@@ -408,13 +498,24 @@ def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
         raise InvalidInput(
             "model_options are for models given by name or path; set them on the estimator itself."
         )
-    kind = type(model)
-    if kind.__module__.partition(".")[0] != "tabicl" or kind.__name__ not in SHARED_ESTIMATORS:
+    kind, options = type(model), model.get_params(deep=False)
+    package = kind.__module__.partition(".")[0]
+    if package not in ("tabicl", "tabpfn") or kind.__name__ not in SHARED_ESTIMATORS:
         return SklearnBackend(model, task, settings)
     # The package's own estimator with its own settings, but one network for all contexts.
-    options = model.get_params(deep=False)
-    path, version = options.pop("model_path"), options.pop("checkpoint_version")
-    options.pop("allow_auto_download")
-    if path is None:
+    path, version = options.pop("model_path"), options.pop("checkpoint_version", None)
+    options.pop("allow_auto_download", None)
+    if package == "tabpfn":
+        if not isinstance(path, (str, os.PathLike)) or not os.path.isfile(path):
+            return SklearnBackend(model, task, settings)  # with what the package finds
+        options = _changed(kind, options)
+    elif path is None:
         path = fetch(card_of_file(version))
     return _by_checkpoint(kind.__name__, path, task, None, replace(settings, options=options))
+
+
+def _changed(kind: type, options: dict[str, Any]) -> dict[str, Any]:
+    """Without what the user has left as it is, members and seed apart: CRUMB has others."""
+    usual = inspect.signature(kind).parameters
+    kept = ("n_estimators", "random_state")
+    return {k: v for k, v in options.items() if k in kept or v is not usual[k].default}

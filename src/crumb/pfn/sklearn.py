@@ -1,7 +1,12 @@
-"""Any scikit-learn classifier or regressor as a back-end: cloned and fitted on each context."""
+"""Any scikit-learn classifier or regressor as a back-end: a copy of it is fitted on each context.
+
+One copy is fitted again and again, because networks with scikit-learn's interface load their
+weights when they are made, or when they are fitted for the first time.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
@@ -26,11 +31,18 @@ SMALL = 10_000
 class SklearnBackend(Backend):
     def __init__(self, estimator: Any, task: str, settings: BackendSettings):
         self.name = type(estimator).__name__
-        self.estimator, self.settings = estimator, settings
+        self.estimator, self.settings = _settled(estimator, settings), settings
+        self._copies = threading.local()  # threads must not fit the same one
         if task == "regression":
             self.outputs = ("mean",)
         else:
             self.outputs = ("proba", "label") if hasattr(estimator, "predict_proba") else ("label",)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_copies": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _copies=threading.local())
 
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
         return next(iter(self.predict_contexts([task], output)))
@@ -46,9 +58,34 @@ class SklearnBackend(Backend):
             some = chain([first], islice(tasks, 4 * jobs - 1))
             with nullcontext() if len(first.X) > SMALL else one_thread():
                 answers = Parallel(n_jobs=jobs)(
-                    delayed(_fit_predict)(clone(self.estimator), task, output) for task in some
+                    delayed(_fit_predict)(self._copy(jobs), task, output) for task in some
                 )
             yield from answers
+
+    def _copy(self, jobs: int) -> Any:
+        """To be fitted. A new one where a fit is not the same the second time."""
+        if jobs > 1 or any(_goes_on(*one) for one in self.estimator.get_params().items()):
+            return clone(self.estimator)
+        if not hasattr(self._copies, "one"):
+            self._copies.one = clone(self.estimator)
+        return self._copies.one
+
+
+def _settled(estimator: Any, settings: BackendSettings) -> Any:
+    """With CRUMB's device and seed, where the user has left them open."""
+    asked = estimator.get_params()
+    seeds = [name for name in asked if name.rpartition("__")[2] == "random_state"]
+    found: dict[str, Any] = {name: settings.seed for name in seeds if asked[name] is None}
+    if asked.get("device") == "auto":
+        found["device"] = settings.device
+    return clone(estimator).set_params(**found) if found else estimator
+
+
+def _goes_on(name: str, value: Any) -> bool:
+    """Whether a parameter makes a fit begin where the last one ended."""
+    if isinstance(value, (np.random.RandomState, np.random.Generator)):
+        return True
+    return name.rpartition("__")[2] == "warm_start" and bool(value)
 
 
 def _fit_predict(estimator: Any, task: ContextTask, output: Output) -> np.ndarray:

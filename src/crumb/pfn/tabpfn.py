@@ -156,11 +156,10 @@ class TabPFNBackend(NetworkBackend):
 
     def work(self, rows: int, queries: int, columns: int) -> float:
         """Floating-point operations of a pass, by the layers of the network."""
-        config: Any = self.specs.architecture_config
-        wide = self.specs.model.embedding_dim
-        tokens = columns // getattr(config, "features_per_group", 1) + 2
-        layer = (rows + queries) * tokens * (24 * wide**2 + 4 * wide * (rows + tokens))
-        return float(config.nlayers * layer)
+        layers = layers_of(self.specs, columns, rows)
+        each = (blocks * tokens * (24 * wide**2 + 4 * wide * seen)
+                for blocks, tokens, wide, seen in layers)  # fmt: skip
+        return float((rows + queries) * sum(each))
 
     def bytes(self, rows: int, queries: int, columns: int) -> float:
         return float((rows + queries) * row_bytes(self.specs, columns))
@@ -191,10 +190,23 @@ def stacked(answer: Any, output: Output) -> np.ndarray:
     return np.stack(answer, axis=1) if output.kind == "quantiles" else answer
 
 
+def layers_of(specs: ModelSpecs, columns: int, rows: int) -> list[tuple[int, int, int, int]]:
+    """Blocks of the network: how many, tokens a row, their width, and how many each one sees."""
+    config: Any = specs.architecture_config
+    wide = specs.model.embedding_dim
+    if not hasattr(config, "embed_dim"):  # up to 2.6: every cell goes through every layer
+        tokens = columns // getattr(config, "features_per_group", 1) + 2
+        return [(config.nlayers, tokens, wide, rows + tokens)]
+    tokens = columns + config.feat_agg_num_cls_tokens  # before a row becomes one token
+    seen = config.dist_embed_num_inducing_points + tokens
+    blocks = config.dist_embed_num_blocks + config.feat_agg_num_blocks
+    return [(blocks, tokens, config.embed_dim, seen), (config.nlayers, 1, wide, rows)]
+
+
 def row_bytes(specs: ModelSpecs, columns: int) -> int:
     """In single precision; half of it in the half precision that a GPU has by default."""
     config: Any = specs.architecture_config
     prepared = 2 * columns + 10  # the columns twice, once transformed, and a few components
-    tokens = prepared // getattr(config, "features_per_group", 1) + 2
+    wide = sum(tokens * width for _, tokens, width, _ in layers_of(specs, prepared, 0))
     outputs = 3 * max(config.num_buckets, config.max_num_classes)
-    return 4 * (TENSORS * specs.model.embedding_dim * tokens + outputs)
+    return 4 * (TENSORS * wide + outputs)
