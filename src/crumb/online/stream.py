@@ -345,18 +345,19 @@ class CrumbOnline:
     def learn(self, X: Any, y: Any) -> None:
         """Labelled rows for the pool; the next refresh uses them."""
         rows = self._version.estimator.rows_to_join(X)
-        self.add_labelled(self.label(rows.copy(), y))  # the caller may write to X again
+        self.add_labelled(self.label([rows.copy()], y))  # the caller may write to X again
 
-    def label(self, rows: Rows, y: Any) -> LabelledRows:
+    def label(self, pieces: list[Piece], y: Any) -> LabelledRows:
         """Encoded rows with their labels: whatever is wrong with these is said here."""
-        labels = check_labels(y, len(rows), regression=self._version.classes is None)
+        rows = sum(map(len, pieces))
+        labels = check_labels(y, rows, regression=self._version.classes is None)
         labels = same_sort(labels, self._memory.pool.y)
-        return LabelledRows(rows, labels, np.full(len(labels), self._clock.date()))
+        return LabelledRows(pieces, labels, np.full(len(labels), self._clock.date()))
 
     def add_labelled(self, labelled: LabelledRows) -> int:
         """Rows that ``label`` checked, for the next refresh; how many wait for it now."""
         with self._changed:
-            self._memory.add(labelled.rows, labelled.y, labelled.came)
+            self._memory.add(labelled)
             self._worker.counts["taught"] += len(labelled.y)
             return self._memory.waiting()
 

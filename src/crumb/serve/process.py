@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import ctypes
+import gc
 import json
 import logging
 import signal
@@ -104,6 +105,7 @@ def run_service(
             if call is not None:
                 stack.enter_context(repeated(seconds, call))
         app = make_app(service, metrics, history, learn=options.learn)
+        gc.freeze()  # to search all of torch for garbage would stop every thread for 0.2 s
         _run(app, service, bound, options.grace, options.json)
 
 
