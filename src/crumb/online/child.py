@@ -97,7 +97,7 @@ class ChildBuilder:
 
     def __init__(self) -> None:
         self._child = Child()
-        self.close = self._child.close
+        self.call, self.close = self._child.call, self._child.close
 
     def warm(self) -> None:
         """Start the process and its imports now: they take seconds that the first plan can save."""

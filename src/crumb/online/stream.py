@@ -42,7 +42,7 @@ from crumb.online.version import (
     resolve_output,
 )
 from crumb.online.worker import Clock, Pending, Worker
-from crumb.pfn import Output
+from crumb.pfn import Call, Output
 from crumb.plan import Plan
 from crumb.table.encoder import Rows
 from crumb.table.row import Piece, Record
@@ -51,7 +51,12 @@ Observers: TypeAlias = "Observer | Sequence[Observer] | None"
 
 
 class Builder(Protocol):
-    """Computes new plans, in the thread that asks or elsewhere."""
+    """Computes new plans, in the thread that asks or elsewhere.
+
+    ``call`` computes anything else there; None: in the thread that asks.
+    """
+
+    call: Call | None
 
     def __call__(
         self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
@@ -63,6 +68,8 @@ class Builder(Protocol):
 
 class Here:
     """Computes in the thread that asks, which cannot be stopped."""
+
+    call = None
 
     def __call__(
         self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
@@ -285,7 +292,7 @@ class CrumbOnline:
             pool = None if upcoming is None else upcoming.pool
             built = self._builder(old.estimator, pool, self.recent(), self.options.plan_ahead)
             new = self._successor(old, built)
-            new.prepare(stop=self._refresher.stopped)
+            new.prepare(self._refresher.stopped, self._builder.call)
             if self._refresher.stopped():
                 raise StreamClosed("The stream was closed before the new plan was complete.")
             with self._changed:
