@@ -51,12 +51,11 @@ Observers: TypeAlias = "Observer | Sequence[Observer] | None"
 
 
 class Builder(Protocol):
-    """Computes new plans, in the thread that asks or elsewhere.
+    """Computes new plans, in the thread that asks or elsewhere."""
 
-    ``call`` computes anything else there; None: in the thread that asks.
-    """
-
-    call: Call | None
+    @property
+    def call(self) -> Call | None:
+        """Calls a function elsewhere; None: there is no other place."""
 
     def __call__(
         self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
