@@ -171,8 +171,9 @@ class Outcome:
 
 
 def head(path: str, length: int) -> bytes:
-    """Of a request with a body of JSON."""
-    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
+    """Of a request with a body of JSON, or with none."""
+    method = "POST" if length else "GET"
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Content-Type: application/json"]
     return "\r\n".join([*lines, f"Content-Length: {length}", "", ""]).encode()
 
 

@@ -5,7 +5,8 @@
 Rows a second in requests of 1, 10 and 100 rows; latency at half of the capacity, beside refreshes
 and without; ``/learn`` with 16 clients, and at 200 requests a second alone and beside predictions;
 how long SIGTERM takes. The load comes from this process: on few cores, only ratios within one run
-say something.
+say something. ``control``: a request that does nothing, at the same rate as ``/learn`` and beside
+the same load. No answer can be quicker than that.
 """
 
 from __future__ import annotations
@@ -192,18 +193,23 @@ class Bench:
             capacity[f"{rows} {word}"] = round(rows * rate, 1)
             load.close()
         found["capacity"] = capacity  # rows a second
+        await self._learning(server, capacity["1 row"] / 2, found)
+
+    async def _learning(self, server: Served, half: float, found: dict[str, Any]) -> None:
+        seconds, load = self.options.seconds, Clients(server.url, "/predict", self.bodies(1))
         lessons = Clients(server.url, "/learn", self.lessons())
         rate = await lessons.closed(LEARNERS, seconds)
         found["learn"] = {"per_s": round(rate, 1), **percentiles(lessons.seen)}
-        found["learn_at_rate"] = percentiles(await lessons.poisson(LESSONS, seconds))
-        load = Clients(server.url, "/predict", self.bodies(1))
-        learned, beside = await asyncio.gather(
-            lessons.poisson(LESSONS, seconds), load.poisson(capacity["1 row"] / 2, seconds)
-        )
-        found["learn_at_rate_beside_half_load"] = percentiles(learned)
-        found["half_load_beside_learn"] = percentiles(beside)
-        lessons.close()
-        load.close()
+        control = Clients(server.url, "/v2/health/live", [b""])
+        for name, clients in (("control", control), ("learn", lessons)):
+            found[f"{name}_at_rate"] = percentiles(await clients.poisson(LESSONS, seconds))
+            asked, beside = await asyncio.gather(
+                clients.poisson(LESSONS, seconds), load.poisson(half, seconds)
+            )
+            found[f"{name}_at_rate_beside_half_load"] = percentiles(asked)
+            found[f"half_load_beside_{name}"] = percentiles(beside)
+        for clients in (load, lessons, control):
+            clients.close()
 
     async def _refreshing(self, server: Served, rate: float, found: dict[str, Any]) -> None:
         """Requests that met a refresh, and those that did not, of one run."""

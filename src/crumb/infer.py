@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crumb.machine import progress_bar
-from crumb.pfn.base import Backend, ContextTask, Output, TargetScale
+from crumb.pfn.base import Backend, Call, ContextTask, Output, TargetScale
 from crumb.pfn.numbers import Numbers, Slice
 from crumb.pool import Labelled, Pool
 from crumb.table.encoder import Rows
@@ -103,12 +103,17 @@ def _cut(
         yield i
 
 
-def keep_contexts(backend: Backend, pool: Labelled, contexts: Iterable[np.ndarray]) -> None:
-    """Make contexts ready before their queries come, the first ones first, as room allows."""
+def keep_contexts(
+    backend: Backend, pool: Labelled, contexts: Iterable[np.ndarray], call: Call | None = None
+) -> None:
+    """Make contexts ready before their queries come, the first ones first, as room allows.
+
+    ``call``: calls a function in another process.
+    """
     for context in contexts:
         nobody = Pass(np.sort(context), np.empty(0, dtype=np.int64), context)
         if _teaches(backend, pool, nobody.context):
-            backend.keep(_task(backend, pool, nobody, pool.numbers, again=True, keep=True))
+            backend.keep(_task(backend, pool, nobody, pool.numbers, again=True, keep=True), call)
             time.sleep(BREATH)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 import time
 
@@ -14,6 +15,7 @@ from streams import cheap, queries, table
 from crumb.errors import InvalidInput, StreamClosed
 from crumb.online import CrumbOnline
 from crumb.online.child import NICENESS, Child, ChildBuilder, ChildDied
+from crumb.pfn.tabicl import TabICLBackend
 
 
 def test_calls_and_what_they_raise() -> None:
@@ -31,6 +33,29 @@ def test_calls_and_what_they_raise() -> None:
     child.close()
     with pytest.raises(StreamClosed):
         child.call(math.sqrt, 4.0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux has idle processes")
+def test_plans_are_made_when_nothing_else_is_done() -> None:
+    builder = ChildBuilder()
+    assert builder.call(os.sched_getscheduler, 0) == os.SCHED_IDLE
+    builder.close()
+
+
+def test_contexts_of_a_new_plan_are_made_in_the_child(monkeypatch) -> None:
+    def made(self, task):
+        raise AssertionError("made here")
+
+    clf, X = cheap("embedded", cache_size=500), queries()
+    with CrumbOnline(clf, X, builder=ChildBuilder(), timeout=0) as stream:
+        monkeypatch.setattr(TabICLBackend, "made", made)  # in this process alone
+        stream.submit_many(queries(40, seed=9, shift=1.0))
+        stream.flush()
+        stream.refresh()
+        assert stream.current.keys <= stream.estimator.backend_.contexts.keys()
+        answers = [future.result(20).value for future in stream.submit_many(X)]
+        expected = cheap("embedded").predict_proba(X, plan=stream.plan)
+    np.testing.assert_array_equal(answers, expected)
 
 
 def _fail() -> None:

@@ -204,7 +204,7 @@ def test_memory_that_is_short_while_a_plan_is_made_ready_is_no_reason_to_go_with
     clf = cheap("embedded", cache_size=500)
     with CrumbOnline(clf, X, timeout=0) as stream:
 
-        def short(self, task) -> None:
+        def short(self, task, call=None) -> None:
             raise torch.OutOfMemoryError("CUDA out of memory")
 
         monkeypatch.setattr(TabICLBackend, "keep", short)

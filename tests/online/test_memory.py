@@ -35,7 +35,13 @@ def test_rows_from_before_the_plan_are_not_fresh() -> None:
 
 
 def pool(rows: int, date: float = 0.0) -> LabelledRows:
-    return LabelledRows(np.arange(rows, dtype=float)[:, None], np.arange(rows), np.full(rows, date))
+    return learned(np.arange(rows), date)
+
+
+def learned(y: np.ndarray, date: float) -> LabelledRows:
+    """Rows that hold their labels."""
+    rows = np.zeros((len(y), 1)) if y.dtype.kind == "U" else y[:, None].astype(float)
+    return LabelledRows([rows], y, np.full(len(y), date))
 
 
 def test_without_anything_new_the_pool_is_what_it_is() -> None:
@@ -44,11 +50,11 @@ def test_without_anything_new_the_pool_is_what_it_is() -> None:
 
 def test_the_youngest_stay() -> None:
     memory = PoolMemory(pool(4), max_rows=5)
-    memory.add(np.array([[10.0], [11.0], [12.0]]), np.array([10, 11, 12]), 7.0)
+    memory.add(learned(np.array([10, 11, 12]), 7.0))
     upcoming = memory.upcoming(8.0)
     assert upcoming.pool.y.tolist() == [2, 3, 10, 11, 12]
     assert upcoming.pool.rows[:, 0].tolist() == [2.0, 3.0, 10.0, 11.0, 12.0]
-    memory.add(np.array([[20.0]]), np.array([20]), 9.0)  # while the plan is made
+    memory.add(learned(np.array([20]), 9.0))  # while the plan is made
     memory.commit(upcoming)
     assert [piece.y.tolist() for piece in memory.new] == [[20]]
     assert memory.upcoming(9.0).pool.y.tolist() == [3, 10, 11, 12, 20]
@@ -61,8 +67,7 @@ def test_few_pieces_wait_and_a_refresh_takes_what_it_saw(sizes: list[int], seen:
     for i, size in enumerate(sizes):
         if i == seen:
             upcoming, joined = memory.upcoming(1.0), count
-        rows = np.arange(count, count + size)
-        memory.add(rows[:, None].astype(float), rows, 1.0)
+        memory.add(learned(np.arange(count, count + size), 1.0))
         count += size
     assert memory.waiting() == count
     assert len(memory.new) <= 100
@@ -74,14 +79,14 @@ def test_few_pieces_wait_and_a_refresh_takes_what_it_saw(sizes: list[int], seen:
 
 def test_old_rows_leave_by_their_age() -> None:
     memory = PoolMemory(pool(4), max_age=10.0)
-    memory.add(np.array([[10.0]]), np.array([10]), 7.0)
+    memory.add(learned(np.array([10]), 7.0))
     assert memory.upcoming(10.0).pool.y.tolist() == [0, 1, 2, 3, 10]
     assert memory.upcoming(10.1).pool.y.tolist() == [10]
 
 
 def test_labels_of_another_sort_are_refused() -> None:
     with pytest.raises(InvalidInput, match="Labels are of type"):
-        PoolMemory(pool(4)).add(np.zeros((1, 1)), np.array(["a"]), 0.0)
+        PoolMemory(pool(4)).add(learned(np.array(["a"]), 0.0))
 
 
 def test_the_next_refresh_sees_what_was_learned() -> None:

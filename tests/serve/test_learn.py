@@ -21,12 +21,14 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from crumb import CrumbClassifier, CrumbOnline, CrumbRegressor
 from crumb.cli import main
 from crumb.errors import InvalidInput, PlanMismatch
+from crumb.online.memory import FAN
 from crumb.serve.app import make_app
 from crumb.serve.journal import LOG, Entry, Journal, Lesson, Teacher
 from crumb.serve.page import History
 from crumb.serve.schema import Schema
 from crumb.serve.service import Service
 from crumb.serve.watch import Metrics
+from crumb.table.row import Record
 
 WORDS = ("--learn", "--timeout", "0.02", *serving.SMALL)
 
@@ -172,6 +174,27 @@ def test_labels_of_a_request_are_not_those_of_another():
 
         assert asyncio.run(go()) == [422, 200, 422]
         assert stream.stats().taught == 1
+
+
+def test_lessons_are_made_a_table_many_at_a_time():
+    """A table of one row takes milliseconds, and every other thread waits."""
+    record, count = {str(i): 0.5 for i in range(4)}, FAN + 2
+    X, y = streams.table()
+    named = pd.DataFrame(X, columns=list(record))
+    clf = CrumbClassifier(model=LogisticRegression(), **streams.SETTINGS).fit(named, y)
+    with CrumbOnline(clf, timeout=0) as stream:
+
+        async def go() -> None:
+            teacher = Teacher(stream, Schema.of(clf.pool_.rows), None)
+            for i in range(count):
+                await teacher.learn(Lesson([{**record, "0": float(i)}], [1], b""))
+            teacher.learn.close()
+
+        asyncio.run(go())
+        assert [len(part.y) for part in stream.snapshot().new] == [FAN, 1, 1]
+        assert all(isinstance(part.pieces[0], Record) for part in stream.snapshot().new[1:])
+        stream.refresh()
+        assert stream.estimator.pool_.rows.iloc[-count:, 0].tolist() == list(range(count))
 
 
 def with_empty_column(rows: int, later: float | None = None) -> pd.DataFrame:

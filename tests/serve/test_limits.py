@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import socket
 import threading
 import time
+from pathlib import Path
 
 import httpx
 import pytest
@@ -207,6 +210,21 @@ def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(tmp_path):
 
         with CrumbOnline.load(tmp_path / "state" / "stream.crumb") as stream:
             assert stream.stats().answered == 8
+
+
+def test_sigterm_drops_a_refresh(tmp_path):
+    """However long it would take: its process is stopped and would never end by itself."""
+    words = ["--refresh", "periodic", "--refresh-every", "1", "--timeout", "0", *serving.SMALL]
+    with Server(*serving.train_words(tmp_path), *words) as server:
+        pid = server.process.pid
+        found = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+        (child,) = " ".join(found).split()
+        os.kill(int(child), signal.SIGSTOP)
+        assert server.predict(records(3)).status_code == 200
+        eventually(lambda: server.metric("crumb_refreshing ") == 1)
+        started = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - started < 5
 
 
 def test_limits_are_checked():

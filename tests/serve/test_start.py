@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 import serving
@@ -23,6 +24,12 @@ def state(tmp_path_factory):
         doing = [event["doing"] for event in server.events("starting")]
         assert [word.split()[0] for word in doing] == ["reads", "encodes", "makes"]
     return folder / "state"
+
+
+def test_answers_are_sent_at_once():
+    """asyncio sets TCP_NODELAY only on connections of a socket that names its protocol."""
+    with bind("127.0.0.1", 0) as bound:
+        assert bound.proto == socket.IPPROTO_TCP
 
 
 @pytest.mark.parametrize("port", [99_999, 65_536, -1])

@@ -5,7 +5,8 @@ at the next refresh.
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from crumb.table.cells import LARGEST
 from crumb.table.encoder import Rows, take
 from crumb.table.row import Piece, Record, stack
 
-FAN = 32  # pieces of learned rows that are put together at once: joining few costs as much
+FAN = 32  # parts of learned rows that are put together at once: joining few costs as much
 
 
 class Recent:
@@ -56,17 +57,21 @@ def latest(pieces: list[Piece], count: int) -> Rows:
 class LabelledRows:
     """Encoded rows, labels as the user gave them, and when each row came (seconds since 1970)."""
 
-    rows: Rows
+    pieces: list[Piece]
     y: np.ndarray
     came: np.ndarray
 
+    @cached_property
+    def rows(self) -> Rows:
+        """The pieces as one table, which takes milliseconds even where there are few rows."""
+        return stack(self.pieces)
+
 
 def join(parts: list[LabelledRows]) -> LabelledRows:
-    return LabelledRows(
-        stack([part.rows for part in parts]),
-        np.concatenate([part.y for part in parts]),
-        np.concatenate([part.came for part in parts]),
-    )
+    """One table of all."""
+    pieces = [piece for part in parts for piece in part.pieces]
+    y = np.concatenate([part.y for part in parts])
+    return LabelledRows([stack(pieces)], y, np.concatenate([part.came for part in parts]))
 
 
 class NextPool(NamedTuple):
@@ -88,9 +93,9 @@ class PoolMemory:
     max_age: float | None = None
     new: list[LabelledRows] = field(default_factory=list)  # what the pool does not have yet
 
-    def add(self, rows: Rows, y: np.ndarray, date: float | np.ndarray) -> None:
-        """Few pieces stay few: a thousand calls would else make a refresh join a thousand."""
-        self.new.append(LabelledRows(rows, same_sort(y, self.pool.y), np.full(len(y), date)))
+    def add(self, new: LabelledRows) -> None:
+        """Few parts stay few: a thousand calls would else make a refresh join a thousand."""
+        self.new.append(replace(new, y=same_sort(new.y, self.pool.y)))
         last = self.new[-FAN:]
         while len(last) == FAN and len(last[0].y) < FAN * len(last[-1].y):
             self.new[-FAN:] = [join(last)]
@@ -98,7 +103,7 @@ class PoolMemory:
 
     def waiting(self) -> int:
         """Rows that the pool does not have yet."""
-        return sum(len(piece.y) for piece in self.new)
+        return sum(len(part.y) for part in self.new)
 
     def upcoming(self, date: float) -> NextPool | None:
         """The pool as it should be now; None where the current one is it."""
@@ -130,14 +135,14 @@ class PoolMemory:
 
 
 def _part(labelled: LabelledRows, index: np.ndarray) -> LabelledRows:
-    return LabelledRows(take(labelled.rows, index), labelled.y[index], labelled.came[index])
+    return LabelledRows([take(labelled.rows, index)], labelled.y[index], labelled.came[index])
 
 
 def first_pool(estimator: Any, date: float) -> LabelledRows:
     """The pool of a fitted estimator, all of it as old as the stream."""
     pool = estimator.pool_
     y = pool.y if pool.n_classes is None else estimator.classes_[pool.y]
-    return LabelledRows(pool.rows, y, np.full(len(y), date))
+    return LabelledRows([pool.rows], y, np.full(len(y), date))
 
 
 def refitted(estimator: Any, pool: LabelledRows) -> Any:

@@ -3,7 +3,7 @@
 Queries that wait for an answer are not in it: their clients wait at the stream that was saved.
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +88,11 @@ def read_state(path: str | Path, changes: dict[str, Any]) -> StreamState:
         new = []
         if "new_y" in arrays:
             rows = _unpack("new", estimator, arrays, files)
-            new = [LabelledRows(rows, arrays["new_y"], arrays["new_came"])]
+            new = [LabelledRows([rows], arrays["new_y"], arrays["new_came"])]
         return StreamState(
             options,
             PlanVersion(*numbers, estimator, plan, baseline, made),
-            LabelledRows(pool.rows, pool.y, came),
+            replace(pool, came=came),
             [_unpack(RECENT, estimator, arrays, files)],
             new,
             about["fresh"],

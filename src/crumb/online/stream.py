@@ -42,7 +42,7 @@ from crumb.online.version import (
     resolve_output,
 )
 from crumb.online.worker import Clock, Pending, Worker
-from crumb.pfn import Output
+from crumb.pfn import Call, Output
 from crumb.plan import Plan
 from crumb.table.encoder import Rows
 from crumb.table.row import Piece, Record
@@ -52,6 +52,10 @@ Observers: TypeAlias = "Observer | Sequence[Observer] | None"
 
 class Builder(Protocol):
     """Computes new plans, in the thread that asks or elsewhere."""
+
+    @property
+    def call(self) -> Call | None:
+        """Calls a function elsewhere; None: there is no other place."""
 
     def __call__(
         self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
@@ -63,6 +67,8 @@ class Builder(Protocol):
 
 class Here:
     """Computes in the thread that asks, which cannot be stopped."""
+
+    call = None
 
     def __call__(
         self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
@@ -285,7 +291,7 @@ class CrumbOnline:
             pool = None if upcoming is None else upcoming.pool
             built = self._builder(old.estimator, pool, self.recent(), self.options.plan_ahead)
             new = self._successor(old, built)
-            new.prepare(stop=self._refresher.stopped)
+            new.prepare(self._refresher.stopped, self._builder.call)
             if self._refresher.stopped():
                 raise StreamClosed("The stream was closed before the new plan was complete.")
             with self._changed:
@@ -345,18 +351,19 @@ class CrumbOnline:
     def learn(self, X: Any, y: Any) -> None:
         """Labelled rows for the pool; the next refresh uses them."""
         rows = self._version.estimator.rows_to_join(X)
-        self.add_labelled(self.label(rows.copy(), y))  # the caller may write to X again
+        self.add_labelled(self.label([rows.copy()], y))  # the caller may write to X again
 
-    def label(self, rows: Rows, y: Any) -> LabelledRows:
+    def label(self, pieces: list[Piece], y: Any) -> LabelledRows:
         """Encoded rows with their labels: whatever is wrong with these is said here."""
-        labels = check_labels(y, len(rows), regression=self._version.classes is None)
+        rows = sum(map(len, pieces))
+        labels = check_labels(y, rows, regression=self._version.classes is None)
         labels = same_sort(labels, self._memory.pool.y)
-        return LabelledRows(rows, labels, np.full(len(labels), self._clock.date()))
+        return LabelledRows(pieces, labels, np.full(len(labels), self._clock.date()))
 
     def add_labelled(self, labelled: LabelledRows) -> int:
         """Rows that ``label`` checked, for the next refresh; how many wait for it now."""
         with self._changed:
-            self._memory.add(labelled.rows, labelled.y, labelled.came)
+            self._memory.add(labelled)
             self._worker.counts["taught"] += len(labelled.y)
             return self._memory.waiting()
 

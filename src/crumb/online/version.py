@@ -17,7 +17,7 @@ from crumb.infer import answer, context_key, keep_contexts
 from crumb.machine import collect_garbage, out_of_memory
 from crumb.online.drift import Baseline
 from crumb.online.memory import LabelledRows, refitted
-from crumb.pfn import Output
+from crumb.pfn import Call, Output
 from crumb.plan import Plan
 from crumb.rng import generator
 from crumb.selection.base import nearest_rows
@@ -70,11 +70,11 @@ class PlanVersion:
             read.append(one)
         return [piece for piece, _ in read], np.concatenate([point for _, point in read])
 
-    def prepare(self, stop: Callable[[], bool] = lambda: False) -> None:
+    def prepare(self, stop: Callable[[], bool] = lambda: False, call: Call | None = None) -> None:
         """Have ready what the first queries need: as many contexts as fit, the most used first.
 
         What the back-end keeps for another version stays: both share the cache. Ends early when
-        ``stop`` says so.
+        ``stop`` says so. ``call``: calls a function in another process, where no pass waits.
         """
         _ = self.keys
         use = np.bincount(self.plan.labels, minlength=self.plan.n_clusters)
@@ -82,7 +82,7 @@ class PlanVersion:
         contexts = (self.plan.contexts[cluster] for cluster in order)
         try:
             held = self.estimator.pool_.hold(self.plan.contexts)
-            keep_contexts(self.estimator.backend_, held, contexts)
+            keep_contexts(self.estimator.backend_, held, contexts, call)
         except Exception as error:
             if not out_of_memory(error):
                 raise

@@ -16,7 +16,7 @@ sklearn        any scikit-learn estimator
 =============  =================================================================================
 """
 
-from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
+from crumb.pfn.base import Backend, BackendSettings, Call, ContextTask, Output
 from crumb.pfn.models import resolve_backend
 
-__all__ = ["Backend", "BackendSettings", "ContextTask", "Output", "resolve_backend"]
+__all__ = ["Backend", "BackendSettings", "Call", "ContextTask", "Output", "resolve_backend"]

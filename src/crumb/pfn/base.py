@@ -6,12 +6,12 @@ import inspect
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from crumb.table.encoder import Rows
 
 # tabicl says this of an encoding that its users can choose. Here ``fit`` says what can be done.
+Call: TypeAlias = Callable[..., Any]  # of a function and its arguments, somewhere else
 CARDINALITY = "The following categorical columns have a cardinality above"
 
 
@@ -161,8 +162,12 @@ class Backend(ABC):
             f"features='embedding' needs the embedded model or TabICL."
         )
 
-    def keep(self, task: ContextTask) -> None:  # noqa: B027 (most keep nothing)
-        """Make a context ready before its queries come, if that is possible and there is room."""
+    def keep(self, task: ContextTask, call: Call | None = None) -> None:  # noqa: B027
+        """Make a context ready before its queries come, if that is possible and there is room.
+
+        ``call``: calls a function in another process, where no query waits for it. Most back-ends
+        keep nothing.
+        """
 
     def forget(self, keys: Iterable[bytes] | None = None) -> None:  # noqa: B027 (most keep nothing)
         """Free what is kept of these contexts; of all contexts where none are named."""

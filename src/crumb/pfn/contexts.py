@@ -6,12 +6,12 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
 
-from crumb.pfn.base import Backend, BackendSettings, ContextTask, NetworkBackend
+from crumb.pfn.base import Backend, BackendSettings, Call, ContextTask, NetworkBackend
 from crumb.pfn.models import Checkpoint
 from crumb.table.encoder import Rows
 from crumb.table.row import take
@@ -150,7 +150,12 @@ class ContextCache(Generic[T]):
 
 
 class KeepingBackend(NetworkBackend):
-    """A network whose contexts are kept where they will come again."""
+    """A network whose contexts are kept where they will come again.
+
+    ``travels``: what it makes of a context can be pickled, without the network.
+    """
+
+    travels: ClassVar[bool] = False
 
     def __init__(
         self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
@@ -166,16 +171,28 @@ class KeepingBackend(NetworkBackend):
     def kept_bytes(self, task: ContextTask) -> int:
         """Of what is kept of a context, about."""
 
+    @abstractmethod
+    def size_of(self, made: Any) -> int:
+        """Bytes of what is kept of a context."""
+
     def kept_under(self, task: ContextTask) -> bytes | None:
         """The key of a context that may be kept; None: it may not."""
         fits = task.keep and self.kept_bytes(task) <= self.settings.cache_bytes
         return task.key if fits else None
 
-    def keep(self, task: ContextTask) -> None:
+    def keep(self, task: ContextTask, call: Call | None = None) -> None:
         key = self.kept_under(task)
-        if key is not None and self.contexts.has_room(key, self.kept_bytes(task)):
-            with self.alone():
-                self.fitted(task)
+        if key is None or not self.contexts.has_room(key, self.kept_bytes(task)):
+            return
+        if call is None or not self.travels or self.settings.device != "cpu":
+            self.made(task)
+        else:
+            self.contexts.get_or(key, lambda: call(self.made, task), self.size_of)
+
+    def made(self, task: ContextTask) -> Any:
+        """``fitted``, while no other thread uses the network."""
+        with self.alone():
+            return self.fitted(task)
 
     def forget(self, keys: Iterable[bytes] | None = None) -> None:
         self.contexts.drop(keys)

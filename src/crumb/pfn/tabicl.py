@@ -7,7 +7,7 @@ in one pass, on a CPU side by side (``fused.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -57,10 +57,10 @@ shared_network = per_file(_build)
 class Shared:
     """Mixed into the package's estimators: takes a network that is there, and reads no file."""
 
-    network_on: Callable[[str], TabICL]  # the network on a device
+    checkpoint: Path
 
     def _load_model(self) -> None:
-        self.model_ = self.network_on(str(self.device_))
+        self.model_ = shared_network(self.checkpoint, str(self.device_))
 
     def in_half_precision(self, device: torch.device, shape: tuple[int, int]) -> bool:
         """Whether the package would run a context of this shape in half precision."""
@@ -79,6 +79,7 @@ class SharedRegressor(Shared, TabICLRegressor):
 class TabICLBackend(KeepingBackend):
     estimators: ClassVar = {"classification": SharedClassifier, "regression": SharedRegressor}
     reserved = frozenset({"model_path", "checkpoint_version", "allow_auto_download"})
+    travels = True
     most_categories = 40  # by the package's own measure
     # Whether contexts share passes. None: except on a CPU, where each has a thread of its own.
     # False: the package's own passes, one after the other.
@@ -99,7 +100,7 @@ class TabICLBackend(KeepingBackend):
 
     def estimator(self, **given: Any) -> Any:
         made = super().estimator(**given)
-        made.network_on = partial(shared_network, self.path)
+        made.checkpoint = self.path
         return made
 
     def predict_contexts(
@@ -184,10 +185,11 @@ class TabICLBackend(KeepingBackend):
         if (key := self.kept_under(task)) is None:
             return self.estimator().fit(task.X, task.y)
         return self.contexts.get_or(
-            key,
-            lambda: self.estimator(kv_cache="kv").fit(task.X, task.y),
-            lambda estimator: tensor_bytes(dict(estimator.model_kv_cache_)),
+            key, lambda: self.estimator(kv_cache="kv").fit(task.X, task.y), self.size_of
         )
+
+    def size_of(self, made: Any) -> int:
+        return tensor_bytes(dict(made.model_kv_cache_))
 
     def kept_under(self, task: ContextTask) -> bytes | None:
         # The package's hierarchy of classes has no cache.

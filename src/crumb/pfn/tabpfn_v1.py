@@ -314,7 +314,10 @@ class TabPFNv1Backend(KeepingBackend):
         make = partial(self._remembered, [task], keep=True)
         if (key := self.kept_under(task)) is None:
             return make()
-        return self.contexts.get_or(key, make, lambda made: sum(map(tensor_bytes, made.memory)))
+        return self.contexts.get_or(key, make, self.size_of)
+
+    def size_of(self, made: Remembered) -> int:
+        return sum(map(tensor_bytes, made.memory))
 
     def kept_bytes(self, task: ContextTask) -> int:
         per_row = 8 * self.network.width * len(self.network.layers)

@@ -20,11 +20,11 @@ from pydantic import ValidationError
 
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.online import CrumbOnline
+from crumb.online.memory import LabelledRows
 from crumb.serve.bodies import learn_request
 from crumb.serve.limits import Refusal
 from crumb.serve.schema import Record, Schema
 from crumb.serve.turns import Turns
-from crumb.table.row import stack
 
 LOG = "learned.db"
 MOST_LEARNED = 100_000  # labelled rows that may wait for the next refresh
@@ -145,17 +145,16 @@ class Teacher:
             self._keep(lessons, stats.taught)
         return [self._stream.add_labelled(read)] * len(lessons)
 
-    def _read(self, lessons: list[Lesson]) -> Any:
+    def _read(self, lessons: list[Lesson]) -> LabelledRows:
         records = [record for lesson in lessons for record in lesson.records]
         labels = [label for lesson in lessons for label in lesson.labels]
         plain = [self._schema.row(record) for record in records]
         read = self._stream.current.read(plain, joining=True)
         if read is not None:
-            rows = stack(read[0])
-        else:
-            estimator = self._stream.estimator
-            rows = estimator.rows_to_join(self._schema.table(records, estimator.pool_.columns))
-        return self._stream.label(rows, labels)
+            return self._stream.label(read[0], labels)
+        estimator = self._stream.estimator
+        table = self._schema.table(records, estimator.pool_.columns)
+        return self._stream.label([estimator.rows_to_join(table)], labels)
 
     def _keep(self, lessons: list[Lesson], first: int) -> None:
         assert self._journal is not None
