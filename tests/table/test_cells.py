@@ -15,7 +15,7 @@ import pytest
 from crumb import CrumbClassifier
 from crumb.errors import InvalidInput
 from crumb.table.cells import LARGEST, Words, from_arrow, number_of, word_of
-from crumb.table.encoder import TableEncoder
+from crumb.table.encoder import TableEncoder, stacked
 from crumb.table.intake import to_rows
 
 NEW_YORK = dt.timezone(dt.timedelta(hours=-5))
@@ -215,9 +215,17 @@ def test_dates_and_durations_in_whatever_type_are_days() -> None:
 
 def test_missing_dates_in_arrays_are_missing() -> None:
     dates = np.array([["1970-01-03", "NaT"], ["1970-01-02", "1970-01-01"]], dtype="datetime64[D]")
-    np.testing.assert_array_equal(to_rows(dates), [[2.0, np.nan], [1.0, 0.0]])
+    np.testing.assert_array_equal(stacked(to_rows(dates)), [[2.0, np.nan], [1.0, 0.0]])
     lapses = np.array([[36, "NaT"]], dtype="timedelta64[h]")
-    np.testing.assert_array_equal(to_rows(lapses), [[1.5, np.nan]])
+    np.testing.assert_array_equal(stacked(to_rows(lapses)), [[1.5, np.nan]])
+
+
+def test_dates_in_an_array_may_be_words_to_the_pool() -> None:
+    day = dt.date(2020, 1, 1)
+    clf = CrumbClassifier(strategy="full").fit(pd.DataFrame({"a": [day, "x"] * 5}), [0, 1] * 5)
+    for rows in ([[None], [day]], np.array([["NaT"], [day]], dtype="datetime64[D]")):
+        with pytest.warns(UserWarning, match="names"):
+            assert clf.encode(rows)[0]["a"].tolist()[1] == "2020-01-01"
 
 
 def test_bytes_are_text_and_no_dates() -> None:

@@ -40,7 +40,7 @@ def is_missing(value: Any) -> bool:
 
 def number_of(value: Any) -> float:
     """The number that a value means, NaN where it is missing; ValueError where it means none."""
-    if _is_number(value):
+    if is_number(value):
         try:
             return float(value)
         except OverflowError:  # a whole number of hundreds of digits
@@ -62,7 +62,7 @@ def word_of(value: Any) -> str:
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     if isinstance(value, bytes):
         return value.decode("utf-8", "backslashreplace")
-    if _is_number(value):
+    if is_number(value):
         return _digits(value)
     _check_flat(value)
     time = _time(value)
@@ -72,7 +72,7 @@ def word_of(value: Any) -> str:
     return str(value) if time is None else str(pd.Timedelta(time))
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
     """To numpy a duration is a whole number."""
     numbers = Real, Decimal, np.bool_
     return isinstance(value, numbers) and not isinstance(value, np.timedelta64)
@@ -198,7 +198,7 @@ def _meaning(value: Any) -> Any:
 
 def _is_plain_number(value: Any) -> bool:
     """Whether a float is as good: neither a truth value nor a decimal nor too large."""
-    is_plain = _is_number(value) and not isinstance(value, (bool, np.bool_, Decimal))
+    is_plain = is_number(value) and not isinstance(value, (bool, np.bool_, Decimal))
     return is_plain and -LARGEST_WHOLE <= value <= LARGEST_WHOLE
 
 

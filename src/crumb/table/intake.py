@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from crumb.errors import InvalidInput
-from crumb.table.cells import LARGEST_WHOLE, days, from_arrow, kind_of, number_of
+from crumb.table.cells import LARGEST_WHOLE, from_arrow, is_missing, is_number, kind_of, number_of
 from crumb.table.encoder import Rows, stacked
 
 CSV = (".csv", ".csv.gz")
@@ -64,10 +64,8 @@ def to_rows(X: Any, *, min_rows: int = 1, learning: bool = False) -> Rows:
             "Expected a table with rows and columns (a 2D array), got 1D array instead. Reshape "
             "your data: X.reshape(-1, 1); or select columns with a list: frame[['a']]."
         )
-    if array.dtype.kind in "mM":
-        array = days(array)
     whole = array.dtype.kind in "iu" and _beyond_floats(array)
-    if array.ndim == 2 and (array.dtype.kind in "OUS" or whole):
+    if array.ndim == 2 and (array.dtype.kind in "OUSmM" or whole):
         frame = pd.DataFrame(array.astype(object) if array.dtype.kind in "US" else array)
         if array.dtype.kind in "US" and learning:
             frame = frame.apply(_unwritten)
@@ -126,12 +124,19 @@ def _unwritten(column: pd.Series) -> pd.Series:
 
 
 def _fits_floats(column: pd.Series) -> bool:
-    """Whether a column of an array can be floats without loss."""
+    """Whether a column of an array can be floats without loss. Dates may be words to the pool."""
     if kind_of(column) not in ("number", "empty"):
         return False
     if column.dtype != object:
-        return column.dtype.kind not in "iu" or not _beyond_floats(column.to_numpy())
-    return all(abs(int(v)) <= LARGEST_WHOLE for v in column if isinstance(v, Integral))
+        kind = column.dtype.kind
+        return kind in "fb" or (kind in "iu" and not _beyond_floats(column.to_numpy()))
+    return all(_fits_float(value) for value in column)
+
+
+def _fits_float(value: Any) -> bool:
+    if isinstance(value, Integral):
+        return abs(int(value)) <= LARGEST_WHOLE
+    return is_number(value) or is_missing(value)
 
 
 def _check_frame(frame: pd.DataFrame, min_rows: int) -> pd.DataFrame:
