@@ -28,13 +28,13 @@ print(clf.plan(X_test).summary().head())
 # %%
 # The eight answers with the lowest confidence. Blue is the true digit.
 hardest = proba.max(axis=1).argsort()[:8]
-figure, axes = plt.subplots(2, 8, figsize=(10, 3.2), height_ratios=(1.2, 1))
+figure, axes = plt.subplots(2, 8, figsize=(10, 2.7), height_ratios=(1.3, 1))
 for (above, below), query in zip(axes.T, hardest, strict=True):
     above.imshow(X_test[query].reshape(8, 8), cmap="Greys")
     above.set_axis_off()
     colours = np.where(np.arange(10) == y_test[query], "#2166ac", "#e6730f")
     below.bar(np.arange(10), proba[query], color=colours)
-    below.set(ylim=(0, 1), yticks=[], xticks=[y_test[query], proba[query].argmax()])
+    below.set(ylim=(0, 0.6), yticks=[], xticks=[y_test[query], proba[query].argmax()])
     below.spines["left"].set_visible(False)
     below.tick_params(length=0)
 figure.suptitle("The eight least certain digits, and the probability of each class", fontsize=11)
