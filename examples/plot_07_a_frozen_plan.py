@@ -44,12 +44,7 @@ parts = np.concatenate([clf.predict_proba(X[new][i : i + 10])[:, 1] for i in ran
 print(f"frozen: answers differ by {np.abs(whole[:30] - alone).max():.1e} at most")
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.9), width_ratios=(1.25, 1))
-names = (
-    "planned for the call",
-    "making the plan, once",
-    "frozen, first call",
-    "frozen, later calls",
-)
+names = "planned for the call", "making the plan", "frozen, first call", "frozen, later calls"
 bars = left.barh(names, [every, planning, first, later], color=["C4", "C2", "C1", "C0"])
 left.bar_label(bars, fmt="%.2f s", padding=4)
 left.set(xlabel="seconds for 250 queries", title="What a call costs", xlim=(0, 1.18 * first))
