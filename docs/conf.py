@@ -68,6 +68,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "remove_config_comments": True,
     "min_reported_time": 5,
+    "thumbnail_size": (520, 300),
     "copyfile_regex": r"",
 }
 warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")

@@ -25,7 +25,7 @@ print(plan.summary()[["queries", "context", "mmd2", "stopped"]])
 # %%
 # Left: the rows of each context surround its queries. Right: MMD² falls with every row that is
 # added. The blue one rises again: between the moons the pool has few rows, and once they are taken
-# the next ones lie around the queries instead of among them. ``early_stopping=True`` ends a context
+# the next ones lie around the queries instead of among them. ``early_stopping`` can end a context
 # there. Random rows stay far above.
 random = CrumbClassifier(strategy="uniform", n_clusters=3, context_size=150).fit(X, y)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), width_ratios=(1.25, 1))
