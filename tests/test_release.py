@@ -111,7 +111,8 @@ def test_the_page_on_commands_works_as_pasted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    prepare, commands = re.findall(r"```\n(.*?)```", read("docs", "command-line.md"), re.DOTALL)
+    page = re.sub(r"\\\n *", "", read("docs", "command-line.md"))
+    prepare, commands = re.findall(r"```\n(.*?)```", page, re.DOTALL)
     python = prepare.splitlines()[0]
     subprocess.run([sys.executable, *shlex.split(python)[1:]], check=True)
     rows = Path("iris.csv").read_text().splitlines(keepends=True)  # head and tail, on any system
