@@ -45,10 +45,11 @@ figure, axes = plt.subplots()
 names = ("CRUMB: clusters × rows", "one random context: rows", "CRUMB, by budget")
 for found, style, name in zip((clustered, uniform, budget), ("o-", "s-", "D"), names, strict=True):
     seconds, losses = np.array(sorted(found.values())).T
-    axes.plot(seconds, losses, style, label=name, ms=7)
-    offset = (-8, -14) if style == "s-" else (6, 6)
+    (line,) = axes.plot(seconds, losses, style, label=name, ms=7)
+    offset = {"o-": (6, 6), "s-": (-26, -15), "D": (-20, -16)}[style]
+    about = {"textcoords": "offset points", "fontsize": 8, "color": line.get_color()}
     for text, place in found.items():
-        axes.annotate(text, place, offset, textcoords="offset points", fontsize=8)
+        axes.annotate(text, place, offset, **about)
 axes.set(xlabel="seconds of predict_proba", ylabel="log-loss (lower is better)")
 axes.set_title("What more seconds buy")
 axes.margins(x=0.12, y=0.12)
