@@ -1,10 +1,13 @@
-# Two commands: `make demo` and `make test`. Each builds .venv once and starts in seconds after that.
+# `make demo` and `make test`: each builds .venv once and starts in seconds after that.
+# `make docs` builds the site, `make dist` the distributions.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench autogluon clean
+.PHONY: demo test lint docs dist bench autogluon clean
+
+CODE := src experiments pretraining tests benchmarks examples docs packaging hatch_build.py
 
 demo: $(STAMP)
 	$(BIN)/crumb demo
@@ -13,15 +16,33 @@ test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP)
-	$(BIN)/ruff check src experiments pretraining tests benchmarks
-	$(BIN)/ruff format --check src experiments pretraining tests benchmarks
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
+
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+# The site, in docs/_build/html: every script of the gallery runs. Warnings are errors.
+docs: $(STAMP)
+	$(PIP) -e '.[docs]'
+	$(BIN)/python -m sphinx -b html -W --keep-going -n -q docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+# Wheel and sdist, checked and tested where nothing else is installed. DIST_TESTS=tests runs all.
+DIST_TESTS ?= tests/test_import.py tests/test_readme.py tests/test_plan.py tests/test_persistence.py \
+	tests/test_release.py tests/selection tests/herding tests/online/test_drift.py
+dist: $(STAMP)
+	$(PIP) -e '.[release]'
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python packaging/try_dist.py dist $(DIST_TESTS)
 
 # What needs neither a GPU nor the folder of real tables: half an hour on two cores, most of it for
 # the full context.
 RESULTS := benchmarks/results
 bench: $(STAMP)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[peers]'
+	$(PIP) -e '.[peers]'
 	$(BIN)/python benchmarks/stage1.py --out $(RESULTS)/stage1.json
 	$(BIN)/python benchmarks/stage2.py --out $(RESULTS)/stage2.json
 	$(BIN)/python benchmarks/stage2.py --grow 100000 200000 400000 --out $(RESULTS)/stage2_growth.json
@@ -44,9 +65,9 @@ autogluon:
 # torch goes first and alone: resolved together with the rest, pip may fetch a second, newer torch.
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) torch
+	$(PIP) -e '.[dev]'
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OTHER) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OTHER) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist docs/_build docs/gallery docs/reference/generated

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
+import re
 import subprocess
 import sys
 import time
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import crumb
+from crumb.online import Answer, Drift, Observer, Stats
+from crumb.selection import Strategy
 
 
 def test_import_is_instant_and_light() -> None:
@@ -41,8 +47,43 @@ def test_one_version() -> None:
     assert version("crumb-pfn") == crumb.__version__
 
 
-@pytest.mark.parametrize("module", ["crumb.estimator", "crumb.plan", "crumb.online.stream"])
+def test_the_unrelated_package_of_the_same_name_is_noticed(tmp_path: Path) -> None:
+    code = f"import sys; sys.path.append({str(tmp_path / 'site-packages')!r}); import crumb"
+    beside = tmp_path / "site-packages" / "crumb_pfn-0.1.0.dist-info"
+    beside.mkdir(parents=True)
+    command = [sys.executable, "-c", code]
+    assert "unrelated" not in subprocess.run(command, capture_output=True, text=True).stderr
+    (beside.parent / "crumb-2.4.dist-info").mkdir()
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "unrelated package named crumb is installed too (crumb-2.4.dist-info)" in shown
+
+
+EXAMPLES = ["", ".estimator", ".persistence", ".options", ".plan", ".herding.greedy"]
+EXAMPLES += [".online.stream", ".online.drift", ".online.observer", ".selection.baselines"]
+
+
+@pytest.mark.parametrize("module", EXAMPLES)
 def test_the_examples_in_the_docstrings_work(module: str) -> None:
-    result = doctest.testmod(importlib.import_module(module))
+    result = doctest.testmod(importlib.import_module("crumb" + module))
     assert result.attempted > 0
     assert result.failed == 0
+
+
+PUBLIC = [crumb.CrumbClassifier, crumb.CrumbRegressor, crumb.CrumbOnline, crumb.Plan, crumb.MICP]
+PUBLIC += [crumb.load, crumb.select_contexts, crumb.EarlyStopping, Answer, Drift, Observer, Stats]
+
+
+@pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.__name__)
+def test_every_parameter_is_explained(public: Any) -> None:
+    """In the form of numpydoc: names before a colon, or alone, under "Parameters"."""
+    methods = inspect.getmembers(public, inspect.isroutine) if inspect.isclass(public) else []
+    ours = [m for name, m in methods if name[0] != "_" and m.__module__.startswith("crumb")]
+    strategy = inspect.isclass(public) and issubclass(public, Strategy)
+    for one in (public, *ours) if not strategy else (public,):
+        section = re.search(r"Parameters\n *-+\n(.*?)(\n *\n *\w+\n *-+\n|\Z)", one.__doc__, re.S)
+        lines = inspect.cleandoc("\n" + section[1]).splitlines() if section else []
+        heads = " ".join(line.split(" : ")[0] for line in lines if line[:1] != " ")
+        listed = set(re.findall(r"\w+", heads))
+        kinds = inspect.signature(one).parameters.values()
+        asked = {p.name for p in kinds if p.kind is not p.VAR_KEYWORD} - {"self"}
+        assert asked <= listed, f"{one.__qualname__} does not explain {sorted(asked - listed)}"

@@ -1,11 +1,44 @@
-"""CRUMB: small, distribution-matched contexts for tabular foundation models.
+"""CRUMB: tabular foundation models on training tables larger than they can take.
 
-Nothing heavy is imported here: each public name is fetched from its module on first use, so that
-``import crumb`` and ``crumb --help`` stay instant.
+The rows to be predicted are grouped. Each group gets a small training context with the same
+distribution, and the model runs once per group.
+
+>>> from sklearn.datasets import load_iris
+>>> from crumb import CrumbClassifier
+>>> X, y = load_iris(return_X_y=True)
+>>> clf = CrumbClassifier(n_clusters=3, context_size=60).fit(X[::2], y[::2])
+>>> float(clf.score(X[1::2], y[1::2])) > 0.9
+True
+>>> clf.plan(X[1::2]).sizes.tolist()  # which context each row gets; plot() draws it
+[60, 60, 60]
+
+Where to look
+-------------
+CrumbClassifier, CrumbRegressor
+    The estimators: ``fit``, ``predict``, ``predict_proba``, ``plan``, ``save``.
+load
+    Reads an estimator that ``save`` wrote.
+Plan, select_contexts
+    Which query gets which context, with an estimator or without a model.
+CrumbOnline
+    A stream: queries come one at a time, and plans follow drift.
+MMD, MICP, KNN, CentroidNN, VoronoiUniform, Uniform, Full
+    Strategies with settings; a name such as ``strategy="micp"`` is usually enough.
+EarlyStopping, paper_configuration
+    When a context ends, and the paper's setting.
+CrumbError
+    The base of the errors that are raised on purpose.
+
+``crumb --help`` shows the commands. The distribution is ``crumb-pfn``; the package ``crumb`` on
+PyPI is another one.
 """
 
+# Nothing heavy is imported here: each public name is fetched from its module on first use, so that
+# ``import crumb`` and ``crumb --help`` stay instant.
 from __future__ import annotations
 
+import os
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -48,3 +81,25 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+def _notice_namesake() -> None:
+    """Files of the unrelated distribution ``crumb`` may lie among ours: it has the same name.
+
+    ``importlib.metadata`` would take longer than everything else here.
+    """
+    for folder in sys.path:
+        if folder.endswith(("site-packages", "dist-packages")) and os.path.isdir(folder):
+            for name in os.listdir(folder):
+                if name.startswith("crumb-") and name.endswith("-info"):
+                    import warnings
+
+                    warnings.warn(
+                        f"An unrelated package named crumb is installed too ({name}), with the "
+                        "same import name as crumb-pfn: run pip uninstall crumb crumb-pfn, then "
+                        "pip install crumb-pfn.",
+                        stacklevel=3,
+                    )
+
+
+_notice_namesake()

@@ -130,12 +130,24 @@ class _Crumb(BaseEstimator):
     ) -> Self:
         """Hold the labelled table, and with ``plan_at="fit"`` choose the contexts for it.
 
-        ``y``: the labels, or the name of their column in ``X``. ``X`` may also be the path of a CSV
-        file, a path or glob of Parquet files, or a pyarrow dataset. For Parquet, ``where`` (a
-        pyarrow expression, or tuples such as ``[("year", ">=", 2020)]``) selects rows, and
-        ``columns`` names the features: all columns but the target by default. A table in Parquet
-        that is too large for memory stays in its files; queries must be in memory. ``groups``: the
-        group of each row, which the folds of a guide do not part (``guide_folds``).
+        Parameters
+        ----------
+        X : table, path or pyarrow dataset
+            The training rows: numpy, pandas, polars, Arrow, or lists; the path of a CSV file; a
+            path or glob of Parquet files. A table in Parquet that is too large for memory stays in
+            its files; queries must be in memory.
+        y : array (N,) or str
+            The labels, or the name of their column in ``X``.
+        where : pyarrow expression, list of tuples or None, default=None
+            Parquet only: the rows to use, such as ``[("year", ">=", 2020)]``.
+        columns : list of str or None, default=None
+            Parquet only: the features. None: all columns but the target.
+        groups : array (N,) or None, default=None
+            The group of each row, which the folds of a guide do not part (``guide_folds``).
+
+        Returns
+        -------
+        self : the fitted estimator
         """
         before = dict(vars(self))
         try:
@@ -274,12 +286,32 @@ class _Crumb(BaseEstimator):
         return backend
 
     def encode(self, X: Any) -> tuple[Rows, np.ndarray]:
-        """Queries as the PFN sees them, and as points of the selection space."""
+        """Queries as the PFN sees them, and as points of the selection space.
+
+        Parameters
+        ----------
+        X : table of T rows
+
+        Returns
+        -------
+        rows : table of T rows
+            With the columns of the pool, encoded.
+        points : array (T, d)
+        """
         check_is_fitted(self)
         return self.pool_.encode(self._aligned(X))
 
     def rows_to_join(self, X: Any) -> Rows:
-        """Rows for a later pool, encoded: with what they hold where this pool holds nothing."""
+        """Rows for a later pool, encoded: with what they hold where this pool holds nothing.
+
+        Parameters
+        ----------
+        X : table of rows that will get labels
+
+        Returns
+        -------
+        rows : table
+        """
         return self.pool_.encoder.transform(self._aligned(X), joining=True)
 
     def _aligned(self, X: Any) -> Rows:
@@ -294,19 +326,48 @@ class _Crumb(BaseEstimator):
         return rows
 
     def encode_row(self, row: Any) -> tuple[Piece, np.ndarray]:
-        """``encode`` for one row: a sequence, a Series, or a mapping of column names."""
+        """``encode`` for one row.
+
+        Parameters
+        ----------
+        row : sequence, Series or mapping of column names
+
+        Returns
+        -------
+        row : the row as the PFN sees it
+        point : array (1, d)
+        """
         read = self.pool_.encode_row(row)
         return self.encode(one_row(row, self.pool_.columns)) if read is None else read
 
     def plan(self, X: Any) -> Plan:
-        """Which context each of the queries ``X`` gets, and why, without the PFN.
+        """Which context each query gets, and why, without the PFN.
 
-        With ``plan_at="fit"`` that is the plan made at ``fit``: clusters may have no queries.
+        Parameters
+        ----------
+        X : table of T rows
+
+        Returns
+        -------
+        plan : Plan
+            Give it to ``predict`` to freeze it. With ``plan_at="fit"`` it is the plan made at
+            ``fit``: clusters may have no queries.
         """
         return self.plan_points(self.encode(X)[1])
 
     def plan_points(self, points: np.ndarray, evidence: bool = True) -> Plan:
-        """``plan`` for queries that are points of the selection space already."""
+        """``plan`` for queries that are points of the selection space already.
+
+        Parameters
+        ----------
+        points : array (T, d)
+        evidence : bool, default=True
+            False leaves out what is measured only to be looked at.
+
+        Returns
+        -------
+        plan : Plan
+        """
         if self.plan_ is not None:
             return route_plan(self.plan_, self.pool_, points, self.options_, evidence)
         options, _ = self._affordable(len(points), time.perf_counter())
@@ -353,7 +414,12 @@ class _Crumb(BaseEstimator):
         return answer(*asked, verbose=self.verbose, again=frozen, clock=clock)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted estimator to one file without pickle; ``crumb.load`` reads it."""
+        """Write the fitted estimator to one file without pickle; ``crumb.load`` reads it.
+
+        Parameters
+        ----------
+        path : str or path
+        """
         from crumb.persistence import save
 
         check_is_fitted(self)
@@ -508,7 +574,9 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         (TabICL, TabPFN v1 and the embedded model), so that later queries cost only themselves. 0
         keeps nothing. Takes effect at fit.
     device : {"auto", "cpu", "cuda", "mps"}, default="auto"
+        ``"auto"``: a GPU that torch can see, else the CPU.
     random_state : int, RandomState, Generator or None, default=0
+        The seed. None draws a new one at each ``fit``.
     n_jobs : int or None, default=None
         Threads (PFNs) or processes (scikit-learn back-ends, tables in files).
     engine : {"local", "ray"} or Engine, default="local"
@@ -516,6 +584,19 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         Ray cluster (extra ``ray``): ``RayEngine(address=...)``.
     verbose : int, default=0
         1 shows progress bars.
+
+    Attributes
+    ----------
+    classes_ : array (C,)
+        The classes, sorted (``CrumbClassifier``).
+    context_size_, bandwidth_ : int, float
+        n and σ as resolved at ``fit``; the policy may choose n by the queries later.
+    plan_ : Plan or None
+        The plan made at ``fit`` (``plan_at="fit"``).
+    n_features_in_, feature_names_in_ : int, array
+        As in scikit-learn.
+    pool_, options_, backend_
+        The pool, the options and the model's back-end, for tools that build on CRUMB.
 
     Examples
     --------
@@ -525,6 +606,11 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     >>> clf = CrumbClassifier(context_size=60, n_clusters=3).fit(X[::2], y[::2])
     >>> clf.predict_proba(X[1::2]).shape
     (75, 3)
+    >>> plan = clf.plan(X[1::2])
+    >>> plan.n_clusters, plan.sizes.tolist()
+    (3, [60, 60, 60])
+    >>> clf.predict(X[1:2], plan=plan)  # a frozen plan: the answer depends on this row alone
+    array([0])
     """
 
     task = "classification"
@@ -541,11 +627,35 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
 
     @available_if(_has_proba)
     def predict_proba(self, X: Any, *, plan: Plan | None = None) -> np.ndarray:
-        """Class probabilities (T, C), columns in the order of ``classes_``."""
+        """The probability of each class, for each query.
+
+        Parameters
+        ----------
+        X : table of T rows
+        plan : Plan or None, default=None
+            A plan to answer with: each answer then depends on its row alone. None: contexts are
+            chosen for ``X``.
+
+        Returns
+        -------
+        proba : array (T, C)
+            Columns in the order of ``classes_``.
+        """
         return self._answer(X, Output("proba"), plan)
 
     def predict(self, X: Any, *, plan: Plan | None = None) -> np.ndarray:
-        """The most probable class of each query."""
+        """The most probable class of each query.
+
+        Parameters
+        ----------
+        X : table of T rows
+        plan : Plan or None, default=None
+            A plan to answer with. None: contexts are chosen for ``X``.
+
+        Returns
+        -------
+        labels : array (T,)
+        """
         check_is_fitted(self)
         if "proba" in self.backend_.outputs:
             return self.classes_[self.predict_proba(X, plan=plan).argmax(axis=1)]
@@ -555,7 +665,7 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
 class CrumbRegressor(RegressorMixin, _Crumb):
     """A PFN that predicts numbers with small contexts, each matched to a cluster of the queries.
 
-    The parameters are those of :class:`CrumbClassifier`; ``min_per_class`` has no effect.
+    The parameters are those of ``CrumbClassifier``; ``min_per_class`` has no effect.
 
     Examples
     --------
@@ -563,7 +673,9 @@ class CrumbRegressor(RegressorMixin, _Crumb):
     >>> from crumb import CrumbRegressor
     >>> X, y = load_diabetes(return_X_y=True)
     >>> reg = CrumbRegressor(context_size=100, n_clusters=2).fit(X[:300], y[:300])
-    >>> reg.predict(X[300:], output_type="quantiles", quantiles=[0.1, 0.9]).shape
+    >>> reg.predict(X[300:]).shape
+    (142,)
+    >>> reg.predict(X[300:], quantiles=[0.1, 0.9]).shape
     (142, 2)
     """
 
@@ -587,10 +699,21 @@ class CrumbRegressor(RegressorMixin, _Crumb):
         quantiles: Sequence[float] | None = None,
         plan: Plan | None = None,
     ) -> np.ndarray:
-        """Means or medians (T,), or quantiles (T, Q), 0.1 … 0.9 unless ``quantiles`` names others.
+        """A number for each query, or quantiles.
 
-        ``output_type``: ``"mean"``, ``"median"`` or ``"quantiles"``; None: quantiles where they are
-        named, means otherwise.
+        Parameters
+        ----------
+        X : table of T rows
+        output_type : {"mean", "median", "quantiles"} or None, default=None
+            None: quantiles where they are named, means otherwise.
+        quantiles : list of float or None, default=None
+            Levels between 0 and 1. None: 0.1, 0.2, … 0.9.
+        plan : Plan or None, default=None
+            A plan to answer with. None: contexts are chosen for ``X``.
+
+        Returns
+        -------
+        answers : array (T,), or (T, Q) for quantiles
         """
         if output_type is None:
             output_type = "mean" if quantiles is None else "quantiles"
@@ -601,6 +724,13 @@ class CrumbRegressor(RegressorMixin, _Crumb):
             raise InvalidInput(f"output_type must be {known}, got {output_type!r}.")
         levels = quantile_levels(quantiles) if output_type == "quantiles" else ()
         return self._answer(X, Output(output_type, levels), plan)
+
+
+if CrumbClassifier.__doc__ and CrumbRegressor.__doc__:  # python -OO has neither
+    _start, _end = map(CrumbClassifier.__doc__.index, ("    Parameters\n", "    Examples\n"))
+    CrumbRegressor.__doc__ = CrumbRegressor.__doc__.replace(
+        "    Examples\n", CrumbClassifier.__doc__[_start:_end] + "    Examples\n"
+    )
 
 
 def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:

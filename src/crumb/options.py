@@ -51,7 +51,18 @@ DEFAULTS: dict[str, Any] = {
 
 
 def paper_configuration() -> dict[str, Any]:
-    """The paper's setting, as keyword arguments: ``CrumbClassifier(**paper_configuration())``."""
+    """The paper's setting, as keyword arguments of the estimators.
+
+    Returns
+    -------
+    options : dict
+
+    Examples
+    --------
+    >>> from crumb import CrumbClassifier, paper_configuration
+    >>> CrumbClassifier(**paper_configuration()).kernel
+    'rff'
+    """
     return {
         "strategy": "mmd",
         "n_clusters": 20,

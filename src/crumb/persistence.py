@@ -61,12 +61,33 @@ def save(estimator: Any, path: str | Path) -> None:
     write_archive(path, FORMAT, VERSION, about, arrays, files)
 
 
-def load(path: str | Path, **changes: Any) -> Any:
+def load(path: str | Path, **changes: Any) -> CrumbClassifier | CrumbRegressor:
     """Read a fitted estimator that ``save`` wrote; its answers are those of the saved one.
 
-    ``changes`` replace parameters that differ on this machine: ``load(path, device="cpu")``, or
-    ``model=`` for a checkpoint in another place. Open only files that you trust: they name the
-    model that will be loaded. They do not choose the ``engine``.
+    Open only files that you trust: they name the model that will be loaded. They do not choose the
+    ``engine``.
+
+    Parameters
+    ----------
+    path : str or path
+    **changes
+        Parameters that differ on this machine: ``load(path, device="cpu")``, or ``model=`` for a
+        checkpoint in another place.
+
+    Returns
+    -------
+    estimator : CrumbClassifier or CrumbRegressor
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from sklearn.datasets import load_iris
+    >>> from crumb import CrumbClassifier, load
+    >>> X, y = load_iris(return_X_y=True)
+    >>> path = os.path.join(tempfile.mkdtemp(), "iris.crumb")
+    >>> CrumbClassifier(context_size=60).fit(X, y).save(path)
+    >>> load(path, device="cpu").predict(X[:1])
+    array([0])
     """
     about, arrays, files = read_archive(path, FORMAT, VERSION)
     with reading(path, FORMAT):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,9 @@ from crumb.table.encoder import Rows
 from crumb.table.intake import in_files, to_rows
 from crumb.table.space import check_features
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 FORMAT = "crumb-plan"
 VERSION = 1
 ARRAYS = ("labels", "centroids", "query_distance", "outside", "swapped")  # in a file, as they are
@@ -35,7 +38,9 @@ UNMEASURED = np.array([np.nan])
 class Plan:
     """Stages 1 and 2, finished: everything that stage 3 needs, and why it came out so.
 
-    Attributes
+    ``CrumbClassifier.plan``, ``CrumbRegressor.plan`` and ``select_contexts`` make plans.
+
+    Parameters
     ----------
     labels : array (T,)
         The cluster of each query. Queries far outside of the pool are routed: they have no part in
@@ -56,8 +61,23 @@ class Plan:
         Queries farther from the pool than 99 % of the pool's own rows are from each other.
     settings : dict
         What was chosen: strategy, kernel, bandwidth, budget, seed, …
-    pool_fingerprint, pool_size
+    swapped : array (K,)
+        Rows that ``min_per_class`` swapped into each context.
+    pool_fingerprint, pool_size : str, int
         Which pool the indices point into.
+    pool_points, query_points : array or None
+        Points of the selection space, for drawing; they are not saved.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from crumb import CrumbClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> plan = CrumbClassifier(context_size=40, n_clusters=2).fit(X, y).plan(X[:60])
+    >>> plan.summary()[["queries", "context"]].to_numpy().tolist()
+    [[50, 40], [10, 40]]
+    >>> len(plan.contexts[0]), plan.settings["strategy"]
+    (40, 'mmd')
     """
 
     labels: np.ndarray
@@ -67,11 +87,10 @@ class Plan:
     centroids: np.ndarray
     query_distance: np.ndarray
     outside: np.ndarray
-    swapped: np.ndarray  # rows that min_per_class swapped into each context
+    swapped: np.ndarray
     pool_fingerprint: str
     pool_size: int
     settings: dict[str, Any] = field(default_factory=dict)
-    # Points of the selection space, for drawing; they are not saved.
     pool_points: np.ndarray | None = field(default=None, repr=False, compare=False)
     query_points: np.ndarray | None = field(default=None, repr=False, compare=False)
 
@@ -96,6 +115,7 @@ class Plan:
 
     @property
     def n_clusters(self) -> int:
+        """K."""
         return len(self.contexts)
 
     @property
@@ -109,15 +129,40 @@ class Plan:
         return np.array([trace[-1] for trace in self.mmd2])
 
     def route(self, points: np.ndarray) -> np.ndarray:
-        """The cluster of rows of the selection space, whether or not the plan was made for them."""
+        """The cluster of rows, whether or not the plan was made for them.
+
+        Parameters
+        ----------
+        points : array (T, d)
+            Rows as points of the selection space.
+
+        Returns
+        -------
+        labels : array (T,)
+        """
         return nearest_centroid(points, self.centroids)
 
     def check_pool(self, fingerprint: str) -> None:
+        """Raise ``PlanMismatch`` where the plan is for another pool.
+
+        Parameters
+        ----------
+        fingerprint : str
+        """
         if fingerprint != self.pool_fingerprint:
             raise PlanMismatch("This plan was made for another pool: make a new one with plan(X).")
 
     def summary(self) -> pd.DataFrame:
-        """One row a cluster."""
+        """The clusters at a glance.
+
+        Returns
+        -------
+        summary : DataFrame of K rows
+            ``queries`` in the cluster; rows of its ``context``; ``mmd2`` between the two, 0 is
+            best; why the context ``stopped`` growing; rows ``swapped`` in for ``min_per_class``;
+            ``median_distance`` from a query to the nearest row of the context; queries
+            ``outside``, farther from the pool than 99 % of its own rows are from each other.
+        """
         members = [self.labels == cluster for cluster in range(self.n_clusters)]
         distances = [self.query_distance[mine] if mine.any() else UNMEASURED for mine in members]
         return pd.DataFrame(
@@ -134,13 +179,27 @@ class Plan:
         )
 
     def plot(
-        self, pool: Any = None, queries: Any = None, cluster: int | None = None, path: Any = None
-    ) -> Any:
+        self,
+        pool: np.ndarray | None = None,
+        queries: np.ndarray | None = None,
+        cluster: int | None = None,
+        path: str | Path | None = None,
+    ) -> Figure:
         """Draw pool, queries and the context of one cluster in two dimensions, and the MMD² traces.
 
-        ``pool`` and ``queries`` are points of the selection space; without them only the traces are
-        drawn.
-        ``CrumbClassifier.plan`` attaches them, so ``clf.plan(X).plot()`` needs no argument.
+        Parameters
+        ----------
+        pool, queries : array or None, default=None
+            Points of the selection space. The plans of estimators bring them; without them only
+            the traces are drawn.
+        cluster : int or None, default=None
+            None: the cluster with the most queries.
+        path : str, path or None, default=None
+            Where to save the picture as well.
+
+        Returns
+        -------
+        figure : matplotlib Figure
         """
         from crumb.picture import draw_plan
 
@@ -149,7 +208,12 @@ class Plan:
         return draw_plan(self, pool, queries, cluster, path)
 
     def save(self, path: str | Path) -> None:
-        """Write the plan to one file (arrays and JSON, no pickle), or nothing at all."""
+        """Write the plan to one file (arrays and JSON, no pickle), or nothing at all.
+
+        Parameters
+        ----------
+        path : str or path
+        """
         arrays = {name: getattr(self, name) for name in ARRAYS}
         arrays |= {"sizes": self.sizes, "contexts": np.concatenate(self.contexts)}
         arrays |= {"trace_sizes": np.array([len(trace) for trace in self.mmd2])}
@@ -159,7 +223,16 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Read a plan that ``save`` wrote."""
+        """Read a plan that ``save`` wrote.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Returns
+        -------
+        plan : Plan
+        """
         about, arrays, _ = read_archive(path, FORMAT, VERSION)
         with reading(path, FORMAT):
             plain: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
@@ -342,9 +415,24 @@ def select_contexts(
 ) -> Plan:
     """Cluster the queries and choose a context for each cluster, without any PFN.
 
-    The parameters are those of ``CrumbClassifier`` and of its ``fit``; ``options`` are its options
-    but for ``budget``. ``min_per_class`` works only where ``y_pool``, the class of each pool row,
-    is given. For a pool in Parquet files ``y_pool`` is the name of that column.
+    Parameters
+    ----------
+    X_pool : table, path or pyarrow dataset
+        The training rows, as for ``CrumbClassifier.fit``.
+    X_queries : table of T rows
+    y_pool : array (N,), str or None, default=None
+        The class of each pool row, for ``min_per_class``; for Parquet the name of its column.
+    features : transformer or None, default=None
+    categorical_features : list or None, default=None
+    where, columns, engine
+        As for ``CrumbClassifier`` and its ``fit``.
+    **options
+        Those of ``CrumbClassifier`` that choose contexts, but for ``budget``: ``n_clusters``,
+        ``context_size``, ``strategy``, ``kernel``, …
+
+    Returns
+    -------
+    plan : Plan
 
     Examples
     --------

@@ -53,10 +53,22 @@ class Objective(Protocol):
 class EarlyStopping:
     """Stop a cluster when MMD² no longer falls.
 
-    A check takes place whenever another ``every`` rows have been chosen (at the first batch that
-    reaches the mark) and at least ``warm_up`` rows are in, max(100, n/10) by default. A cluster
-    stops when MMD² fell by less than the fraction ``tolerance`` since the mark before,
-    ``patience`` checks in a row.
+    Parameters
+    ----------
+    every : int, default=50
+        Rows between two checks: one takes place at the first batch that reaches the mark.
+    warm_up : int or None, default=None
+        Rows before the first check. None: max(100, n/10).
+    tolerance : float, default=1e-4
+        A check fails where MMD² fell by less than this fraction since the mark before.
+    patience : int, default=5
+        Checks that fail in a row before the cluster stops.
+
+    Examples
+    --------
+    >>> from crumb import CrumbClassifier, EarlyStopping
+    >>> CrumbClassifier(early_stopping=EarlyStopping(every=20, patience=2)).early_stopping.every
+    20
     """
 
     every: int = 50

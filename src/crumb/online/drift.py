@@ -26,14 +26,30 @@ ROUNDING = 1e-12  # statistics below this are zero: equal queries have no spread
 
 @dataclass(frozen=True)
 class Drift:
-    """What a look found. ``score``: the larger statistic, in units of what chance explains."""
+    """What a look for drift found.
+
+    Parameters
+    ----------
+    score : float
+        The larger of the two statistics, in units of what chance explains: above 1 is drift.
+    mmd2 : float
+        MMD² between the recent queries and those behind the plan.
+    distance : float
+        Mean distance of the recent queries to the centroids, in units of that at plan time.
+
+    Examples
+    --------
+    >>> Drift(score=1.7, mmd2=0.03, distance=1.2).found
+    True
+    """
 
     score: float
     mmd2: float
-    distance: float  # mean distance to the centroids, in units of that at plan time
+    distance: float
 
     @property
     def found(self) -> bool:
+        """Whether the queries have left the plan."""
         return self.score > 1.0
 
 

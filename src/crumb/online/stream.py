@@ -88,6 +88,7 @@ class CrumbOnline:
     Parameters
     ----------
     estimator : fitted CrumbClassifier or CrumbRegressor, or a StreamState
+        A state is what ``snapshot`` gives.
     X : table or None, default=None
         Queries that the first plan is made for. None: a sample of the pool.
     plan : Plan or None, default=None
@@ -96,6 +97,7 @@ class CrumbOnline:
         What an answer holds. None: probabilities, labels where the model has none, means for
         regression.
     quantiles : list of float or None, default=None
+        Levels, for ``output="quantiles"``. None: 0.1, 0.2, … 0.9.
     b_min : int, default=32
         A cluster gets its pass when this many of its queries wait.
     timeout : float, default=0.1
@@ -120,6 +122,8 @@ class CrumbOnline:
         refresh.
     observer : Observer, list of them or None, default=None
         Is told about answers, passes, failures and refreshes.
+    clock : Clock or None, default=None
+        For tests: where the time comes from.
     builder : Builder or None, default=None
         Where new plans are computed. None: in the stream's own thread; ``child.ChildBuilder``: in
         a process at low priority.
@@ -189,13 +193,30 @@ class CrumbOnline:
     # Queries in, answers out
 
     def submit(self, row: Any) -> Future[Answer]:
-        """Ask for one row (a sequence, a Series, a mapping of column names, a table of one row)."""
+        """Ask for one row, from any thread.
+
+        Parameters
+        ----------
+        row : sequence, Series, mapping of column names, or table of one row
+
+        Returns
+        -------
+        future : Future of an Answer
+            ``future.result()`` waits for it; ``future.cancel()`` frees the place.
+        """
         return self._submit(lambda version: _pieces(version.estimator.encode_row(row)))[0]
 
     def submit_rows(self, rows: Sequence[Any]) -> list[Future[Answer]] | None:
         """``submit`` for plain rows, all or none, in microseconds each.
 
-        None: some are not plain, and ``submit_many`` has to make a table of them.
+        Parameters
+        ----------
+        rows : list of rows of numbers and text
+
+        Returns
+        -------
+        futures : list of Future, or None
+            None: some are not plain, and ``submit_many`` has to make a table of them.
         """
         try:
             return self._submit(lambda version: _plain(version.read(rows)))
@@ -203,11 +224,29 @@ class CrumbOnline:
             return None
 
     def submit_many(self, X: Any) -> list[Future[Answer]]:
-        """Ask for each row of a table: all of them are accepted, or none is."""
+        """Ask for each row of a table: all of them are accepted, or none is.
+
+        Parameters
+        ----------
+        X : table
+
+        Returns
+        -------
+        futures : list of Future, one a row
+        """
         return self._submit(lambda version: _pieces(version.estimator.encode(X)))
 
     async def ask(self, row: Any) -> Answer:
-        """``submit`` for asyncio. A task that is cancelled frees its place."""
+        """``submit`` for asyncio. A task that is cancelled frees its place.
+
+        Parameters
+        ----------
+        row : as for ``submit``
+
+        Returns
+        -------
+        answer : Answer
+        """
         return await asyncio.wrap_future(self.submit(row))
 
     def _submit(
@@ -234,12 +273,22 @@ class CrumbOnline:
         return [item.future for item in items]
 
     def check_room(self, rows: int) -> None:
-        """Raise ``StreamFull`` where as many rows would be refused now."""
+        """Raise ``StreamFull`` where as many rows would be refused now.
+
+        Parameters
+        ----------
+        rows : int
+        """
         with self._changed:
             self._worker.buffers.check_room(rows)
 
     def flush(self, wait_for_answers: bool = True) -> None:
-        """Answer now what waits now, however few there are."""
+        """Answer now what waits now, however few there are.
+
+        Parameters
+        ----------
+        wait_for_answers : bool, default=True
+        """
         self._worker.flush(wait_for_answers)
 
     # Plans
@@ -251,6 +300,7 @@ class CrumbOnline:
 
     @property
     def plan(self) -> Plan:
+        """The plan that answers now."""
         return self._version.plan
 
     @property
@@ -260,18 +310,34 @@ class CrumbOnline:
 
     @property
     def version(self) -> int:
+        """The number of the plan: 1, and one more with every refresh."""
         return self._version.number
 
     def recent(self, count: int | None = None) -> Rows:
-        """The latest queries, encoded, oldest first. Until queries come: rows of the pool."""
+        """The latest queries, encoded, oldest first. Until queries come: rows of the pool.
+
+        Parameters
+        ----------
+        count : int or None, default=None
+            None: as many as the stream remembers.
+
+        Returns
+        -------
+        rows : table
+        """
         with self._changed:
             pieces, held = self._recent.pieces(), len(self._recent)
         return latest(pieces, held if count is None else min(count, held))
 
     def refresh(self) -> int:
-        """Make a plan for the recent queries, with the pool as it is now; the new version's number.
+        """Make a plan for the recent queries, with the pool as it is now.
 
         The old version answers until the new one is complete, and then those that wait for it.
+
+        Returns
+        -------
+        version : int
+            The number of the new plan.
         """
         try:
             return self._renew()
@@ -333,6 +399,10 @@ class CrumbOnline:
         """Compare the queries since the plan was made with those behind it.
 
         Where none came since, all the recent queries.
+
+        Returns
+        -------
+        drift : Drift
         """
         version = self._version
         points = version.estimator.encode(self.recent(self._recent.fresh or None))[1]
@@ -349,19 +419,45 @@ class CrumbOnline:
         return 2 * self._recent.fresh >= self._recent.size and self.drift().found
 
     def learn(self, X: Any, y: Any) -> None:
-        """Labelled rows for the pool; the next refresh uses them."""
+        """Labelled rows for the pool; the next refresh uses them.
+
+        Parameters
+        ----------
+        X : table of rows
+        y : array of their labels
+        """
         rows = self._version.estimator.rows_to_join(X)
         self.add_labelled(self.label([rows.copy()], y))  # the caller may write to X again
 
     def label(self, pieces: list[Piece], y: Any) -> LabelledRows:
-        """Encoded rows with their labels: whatever is wrong with these is said here."""
+        """Encoded rows with their labels: whatever is wrong with these is said here.
+
+        Parameters
+        ----------
+        pieces : list of tables that ``rows_to_join`` of the estimator gave
+        y : array of their labels
+
+        Returns
+        -------
+        labelled : LabelledRows
+        """
         rows = sum(map(len, pieces))
         labels = check_labels(y, rows, regression=self._version.classes is None)
         labels = same_sort(labels, self._memory.pool.y)
         return LabelledRows(pieces, labels, np.full(len(labels), self._clock.date()))
 
     def add_labelled(self, labelled: LabelledRows) -> int:
-        """Rows that ``label`` checked, for the next refresh; how many wait for it now."""
+        """Rows that ``label`` checked, for the next refresh.
+
+        Parameters
+        ----------
+        labelled : LabelledRows
+
+        Returns
+        -------
+        waiting : int
+            Rows that wait for the next refresh now.
+        """
         with self._changed:
             self._memory.add(labelled)
             self._worker.counts["taught"] += len(labelled.y)
@@ -370,6 +466,12 @@ class CrumbOnline:
     # The stream as a whole
 
     def stats(self) -> Stats:
+        """Where the stream stands.
+
+        Returns
+        -------
+        stats : Stats
+        """
         with self._changed:
             version, counts = self._version, self._worker.counts
             return Stats(
@@ -385,7 +487,12 @@ class CrumbOnline:
             )
 
     def snapshot(self) -> StreamState:
-        """Everything that a restart needs, as of one moment. Queries that wait are not in it."""
+        """Everything that a restart needs, as of one moment. Queries that wait are not in it.
+
+        Returns
+        -------
+        state : StreamState
+        """
         with self._changed:
             return StreamState(
                 options=self.options,
@@ -398,7 +505,12 @@ class CrumbOnline:
             )
 
     def save(self, path: str | Path) -> None:
-        """Write the stream to one file, without pickle; queries are answered meanwhile."""
+        """Write the stream to one file, without pickle; queries are answered meanwhile.
+
+        Parameters
+        ----------
+        path : str or path
+        """
         write_state(self.snapshot(), path)
 
     @classmethod
@@ -411,7 +523,20 @@ class CrumbOnline:
         builder: Builder | None = None,
         **changes: Any,
     ) -> CrumbOnline:
-        """A stream that continues a saved one. ``changes`` replace parameters of the estimator."""
+        """A stream that continues a saved one.
+
+        Parameters
+        ----------
+        path : str or path
+        observer, clock, builder
+            As for a new stream.
+        **changes
+            Parameters of the estimator that differ on this machine.
+
+        Returns
+        -------
+        stream : CrumbOnline
+        """
         return cls(read_state(path, changes), observer=observer, clock=clock, builder=builder)
 
     def stop_refreshes(self) -> None:
@@ -420,7 +545,13 @@ class CrumbOnline:
         self._builder.close()
 
     def close(self, drain: bool = True) -> None:
-        """Take no more queries; answer those that wait, or without ``drain`` refuse them."""
+        """Take no more queries. The end of a ``with`` block does the same.
+
+        Parameters
+        ----------
+        drain : bool, default=True
+            Answer the queries that wait. False: they fail with ``StreamClosed``.
+        """
         self._worker.close(drain)
         self.stop_refreshes()
         self._refresher.close()
@@ -429,6 +560,7 @@ class CrumbOnline:
 
     @property
     def closed(self) -> bool:
+        """Whether the stream takes no more queries."""
         return self._worker.closed
 
     def __enter__(self) -> CrumbOnline:

@@ -31,12 +31,24 @@ log = logging.getLogger("crumb.online")
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a query gets: the answer, and what it was answered with."""
+    """What a query gets: the answer, and what it was answered with.
 
-    value: Any  # what predict_proba or predict gives for this row
-    version: int  # of the plan
+    Parameters
+    ----------
+    value : array or number
+        What ``predict_proba`` or ``predict`` gives for this row.
+    version : int
+        The number of the plan.
+    cluster : int
+        The cluster whose context answered.
+    classes : array or None
+        In the order of the probabilities. None: regression.
+    """
+
+    value: Any
+    version: int
     cluster: int
-    classes: np.ndarray | None  # in the order of the probabilities; None: regression
+    classes: np.ndarray | None
 
 
 @dataclass(frozen=True, eq=False)

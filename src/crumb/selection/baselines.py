@@ -100,6 +100,12 @@ class MICP(Strategy):
         K' = ⌈gamma · N / n⌉ clusters of the pool.
     n_clusters : int or None, default=None
         K' itself, in the place of ``gamma``.
+
+    Examples
+    --------
+    >>> from crumb import MICP, CrumbClassifier
+    >>> CrumbClassifier(strategy=MICP(gamma=2.0)).strategy.prompters(rows=10_000, n=500)
+    40
     """
 
     name = "micp"

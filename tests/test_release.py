@@ -1,0 +1,127 @@
+"""What a release consists of: its description, its pictures, and files that name its parts."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import subprocess
+import sys
+from importlib.metadata import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+
+import crumb
+from crumb.cli import main
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+PROJECT = metadata("crumb-pfn")
+
+
+def read(*parts: str) -> str:
+    return ROOT.joinpath(*parts).read_text(encoding="utf-8")
+
+
+def test_links_of_the_long_description_are_absolute() -> None:
+    text = PROJECT.get_payload()
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert len(links) == len(re.findall(r"\]\(([^)\s]+)\)", read("README.md")))
+    assert all(link.startswith("https://") for link in links)
+    assert any("raw." in link and link.endswith("/main/docs/demo.png") for link in links)
+
+
+def test_every_place_knows_the_same_project() -> None:
+    urls = dict(line.split(", ") for line in PROJECT.get_all("Project-URL"))
+    recipe, citation = (
+        yaml.safe_load(read("packaging", "conda", "recipe.yaml")),
+        read("CITATION.cff"),
+    )
+    assert recipe["context"]["version"] == crumb.__version__
+    assert recipe["about"]["homepage"] == yaml.safe_load(citation)["repository-code"]
+    assert urls["Repository"] == recipe["about"]["homepage"]
+    assert urls["Documentation"] == recipe["about"]["documentation"]
+
+
+def test_the_recipe_asks_for_what_the_package_asks_for() -> None:
+    recipe = yaml.safe_load(read("packaging", "conda", "recipe.yaml"))["requirements"]["run"]
+    theirs = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
+    pairs = [line.split(" ", 1) for line in recipe if not line.startswith("python ")]
+    found = {theirs.get(name, name): set(bound.split(",")) for name, bound in pairs}
+    wanted = [line for line in PROJECT.get_all("Requires-Dist") if "extra" not in line]
+    for line in wanted:
+        name, bound = re.fullmatch(r"([\w-]+)(\S*)", line).groups()
+        assert found.pop(name) == set(bound.split(","))
+    assert not found
+
+
+def test_workflows_try_every_python_that_is_promised() -> None:
+    tests = yaml.safe_load(read(".github", "workflows", "tests.yml"))["jobs"]["tests"]
+    promised = [line.rsplit(" ", 1)[1] for line in PROJECT.get_all("Classifier") if ":: 3." in line]
+    assert tests["strategy"]["matrix"]["python"] == promised
+    assert len(tests["strategy"]["matrix"]["os"]) == 3
+    publish = yaml.safe_load(read(".github", "workflows", "publish.yml"))["jobs"]["pypi"]
+    assert publish["permissions"] == {"id-token": "write"}
+
+
+def test_the_citation_names_the_authors_of_the_paper() -> None:
+    paper = yaml.safe_load(read("CITATION.cff"))["preferred-citation"]
+    names = [author["family-names"] for author in paper["authors"]]
+    assert names == ["Heredge", "Villani", "Deshpande", "Seshadri", "Kumar"]
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.stem)
+def test_scripts_of_the_gallery_are_short_and_end_in_a_picture(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    compile(text, script.name, "exec")
+    assert len(text.splitlines()) < 60
+    assert re.match(r'"""\n(.+)\n=+\n\n', text)
+    assert text.endswith("plt.show()\n")
+
+
+@pytest.mark.parametrize("name", ["plot_02_why_this_context", "plot_11_a_model_of_your_own"])
+def test_some_scripts_of_the_gallery_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make docs` runs all of them."""
+    import matplotlib.pyplot as plt
+
+    plt.switch_backend("agg")
+    drawn: list[int] = []
+    monkeypatch.setattr(plt, "show", lambda: drawn.extend(plt.get_fignums()))
+    runpy.run_path(str(ROOT / "examples" / f"{name}.py"))
+    plt.close("all")
+    assert len(drawn) == 1
+
+
+def test_the_start_page_prints_what_it_says() -> None:
+    page = read("docs", "start.md")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    promised = re.findall(r"prints\n\n```\n(.*?)```", page, re.DOTALL)[0]
+    command = [sys.executable, "-c", code]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found, wanted = ([line.split() for line in text.splitlines()] for text in (shown, promised))
+    assert float(found[0][0]) == pytest.approx(float(wanted[0][0]), abs=0.02)  # the network's part
+    assert found[1:3] == wanted[1:3]
+    for mine, theirs in zip(found[3:], wanted[3:], strict=True):
+        assert [*map(float, mine)] == pytest.approx([*map(float, theirs)], abs=0.002)
+
+
+def test_the_page_on_commands_works_as_pasted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = re.sub(r"\\\n *", "", read("docs", "command-line.md"))
+    prepare, commands = re.findall(r"```\n(.*?)```", page, re.DOTALL)
+    python = prepare.splitlines()[0]
+    subprocess.run([sys.executable, *shlex.split(python)[1:]], check=True)
+    rows = Path("iris.csv").read_text().splitlines(keepends=True)  # head and tail, on any system
+    Path("train.csv").write_text("".join(rows[:101]))
+    Path("test.csv").write_text("".join(rows[:1] + rows[-50:]))
+    for command in commands.splitlines():
+        assert main(shlex.split(command)[1:]) == 0, command
+    answers = Path("answers.csv").read_text().splitlines()
+    assert len(answers) == 51
+    assert answers[0].startswith("prediction") or "probability" in answers[0]
+    assert Path("plan.png").stat().st_size > 10_000
+    assert len(Path("again.csv").read_text().splitlines()) == 51
