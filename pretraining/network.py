@@ -100,6 +100,19 @@ def graft(weights: dict[str, Tensor]) -> dict[str, Tensor]:
     return rest | {f"{name}.{part}": value for part, value in new.items()}
 
 
+def grow(weights: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
+    """The weights of a network with fewer in-context blocks for the one that ``config`` describes.
+
+    The new blocks come last and add nothing yet, so the answers are the same.
+    """
+    new = build(config)
+    for block in new.icl_predictor.tf_icl.blocks:
+        for layer in (block.attn.out_proj, block.linear2):
+            layer.weight.data.zero_()
+            layer.bias.data.zero_()
+    return {**new.state_dict(), **weights}
+
+
 def fade(network: TabICL, factor: float) -> dict[str, float]:
     """Later in-context blocks add less: the i-th begins with factorⁱ of its usual output layers.
 

@@ -13,12 +13,13 @@ from torch import Tensor
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.files import atomic_write
-from pretraining.network import graft
+from pretraining.network import graft, grow
 
 PART_BYTES = 16_000_000
 
 
 SAME = ("task", "size", "variant")  # what a run has in common with the one it starts from
+CAN_GROW = ("variant", "icl_num_blocks")
 COUNTS = ("step", "tables", "cells", "seconds")
 
 
@@ -92,18 +93,21 @@ def export(path: Path, progress: Progress, weights: dict[str, Tensor]) -> None:
 def start(path: Path, progress: Progress) -> dict[str, Tensor]:
     """The weights of an exported network; the progress goes on from its step.
 
-    A network of TabICL's own parts can begin a run of ours: what is new to it begins at zero.
+    A network of TabICL's own parts, or with fewer blocks, can begin a run of ours: what is new to
+    it begins at zero.
     """
+    wanted = progress.config
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
         config, weights, made = content["config"], content["state_dict"], content.get("training")
-        known = config == progress.config
-        grafted = not known and {**config, "variant": progress.config.get("variant")}
-        if grafted == progress.config:
-            weights, known = graft(weights), True
+        known = {**config, **{name: wanted[name] for name in CAN_GROW if name in wanted}} == wanted
+        if known and "variant" not in config and "variant" in wanted:
+            weights = graft(weights)
+        if known and config["icl_num_blocks"] < wanted["icl_num_blocks"]:
+            weights = grow(weights, wanted)
     except Exception as error:
         raise InvalidCheckpoint(f"{path} is no network that a run can start from.") from error
-    if not known:
+    if not known or config["icl_num_blocks"] > wanted["icl_num_blocks"]:
         raise InvalidInput(f"The network in {path} is of another task, size or variant.")
     for name in COUNTS if made else ():
         setattr(progress, name, made[name])

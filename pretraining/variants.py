@@ -22,6 +22,7 @@ DEEP = {
     "icl_num_blocks": 12,
     "icl_nhead": 8,
 }  # 12 blocks of 192 instead of 6 of 240
+OURS = {"ranks": True, "cells": "fourier"}  # places of cells, and waves of them
 WIDE = {
     "embed_dim": 64,
     "col_nhead": 4,
@@ -33,17 +34,18 @@ WIDE = {
 VARIANTS = {
     "base": Variant(),
     "plain": Variant(recipe="plain"),
-    "ranks-fourier": Variant(parts={"ranks": True, "cells": "fourier"}),
-    "certain": Variant(parts={"ranks": True, "cells": "fourier"}, recipe="certain"),
-    "mild": Variant(parts={"ranks": True, "cells": "fourier"}, recipe="mild"),
+    "ranks-fourier": Variant(parts=OURS),
+    "certain": Variant(parts=OURS, recipe="certain"),
+    "mild": Variant(parts=OURS, recipe="mild"),
     "base-certain": Variant(recipe="certain"),
-    "slow-certain": Variant(parts={"ranks": True, "cells": "fourier"}, recipe="certain", rate=1e-3),
+    "slow-certain": Variant(parts=OURS, recipe="certain", rate=1e-3),
+    "deeper": Variant({"icl_num_blocks": 10}, OURS, recipe="certain"),
     "fade": Variant(fade=0.95),
     "deep": Variant(widths=DEEP),
     "wide": Variant(widths=WIDE),
     "fast": Variant(rate=4e-3),
     "slow": Variant(rate=1e-3),
-    "slow-ranks": Variant(parts={"ranks": True, "cells": "fourier"}, rate=1e-3),
+    "slow-ranks": Variant(parts=OURS, rate=1e-3),
     "half": Variant(batch=0.5),
     "double": Variant(batch=2.0),
 }

@@ -15,9 +15,11 @@ import torch
 
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidCheckpoint, InvalidInput
+from crumb.pfn.forward import forward
 from pretraining import state
 from pretraining.__main__ import main
 from pretraining.curriculum import MOST_ROWS, CoolDown, curriculum
+from pretraining.network import build, configuration
 from pretraining.step import loss_of
 from pretraining.training import Training
 from pretraining.turns import alone
@@ -69,6 +71,7 @@ def test_a_run_in_pieces_is_the_run_in_one(variant, tmp_path):
 DIES = """
 import os, signal, sys
 from pathlib import Path
+from pretraining.network import build, configuration
 from pretraining.step import loss_of
 from pretraining.training import Training
 
@@ -295,6 +298,29 @@ def test_cooling_compares_what_one_network_becomes(tmp_path, capsys):
     assert main([*asked[:1], "nothing", *asked[3:], "--out", str(tmp_path / "none.json")]) == 1
     assert "There is no variant nothing" in capsys.readouterr().err
     assert not (tmp_path / "none.json").exists()
+
+
+@torch.no_grad()
+def test_new_blocks_change_no_answer_at_first(tmp_path):
+    """They can begin a run: their gradients are not zero."""
+    small, large = (configuration("regression", "smoke", {"icl_num_blocks": n}) for n in (2, 4))
+    first = build(small)
+    torch.save({"config": small, "state_dict": first.state_dict()}, tmp_path / "small.ckpt")
+    progress = state.Progress("regression", "smoke", "base", 0, large)
+    second = build(large, seed=1)
+    second.load_state_dict(state.start(tmp_path / "small.ckpt", progress))
+    X, y = torch.randn(2, 30, 3), torch.randn(2, 20)
+    torch.testing.assert_close(
+        forward(second, X, y, torch.float32), forward(first, X, y, torch.float32)
+    )
+    with torch.enable_grad():
+        forward(second, X, y, torch.float32).square().sum().backward()
+    assert second.icl_predictor.tf_icl.blocks[3].linear2.weight.grad.abs().max() > 0
+    torch.save({"config": large, "state_dict": second.state_dict()}, tmp_path / "large.ckpt")
+    with pytest.raises(InvalidInput, match="another task, size or variant"):
+        state.start(
+            tmp_path / "large.ckpt", state.Progress("regression", "smoke", "base", 0, small)
+        )
 
 
 @pytest.mark.parametrize("path", sorted(MILESTONES.glob("*.ckpt")), ids=lambda path: path.name)
