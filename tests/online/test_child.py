@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import threading
 import time
 
@@ -33,13 +32,6 @@ def test_calls_and_what_they_raise() -> None:
     child.close()
     with pytest.raises(StreamClosed):
         child.call(math.sqrt, 4.0)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="Linux has idle processes")
-def test_plans_are_made_when_nothing_else_is_done() -> None:
-    builder = ChildBuilder()
-    assert builder.call(os.sched_getscheduler, 0) == os.SCHED_IDLE
-    builder.close()
 
 
 def test_contexts_of_a_new_plan_are_made_in_the_child(monkeypatch) -> None:

@@ -24,21 +24,16 @@ if TYPE_CHECKING:
     from crumb.table.encoder import Rows
 
 Result = TypeVar("Result")
-NICENESS = 5  # of 19: a quarter of a core that others want too
-LEAST = 19
+NICENESS = 10  # of 19: a tenth of a core that others want too, so that no refresh waits for ever
 # The modules are those of this process, and none of the folder that it happens to be in.
-MAIN = "import sys; sys.path[:] = {!r}; from crumb.online.child import main; main({})"
+MAIN = "import sys; sys.path[:] = {!r}; from crumb.online.child import main; main()"
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 class Child:
-    """Calls functions of modules in another process, one at a time; started at the first call.
+    """Calls functions of modules in another process, one at a time; started at the first call."""
 
-    ``idle``: it computes when nothing else does.
-    """
-
-    def __init__(self, idle: bool = False) -> None:
-        self._idle = idle
+    def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._one_at_a_time, self._closed = threading.Lock(), False
 
@@ -73,7 +68,7 @@ class Child:
             raise StreamClosed("The process that computed this was stopped.")
         if self._process is None:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", MAIN.format(sys.path, self._idle)],
+                [sys.executable, "-c", MAIN.format(sys.path)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, **ONE_THREAD},
@@ -101,7 +96,7 @@ class ChildBuilder:
     """Computes new plans in a process of its own, which stays for the next one."""
 
     def __init__(self) -> None:
-        self._child = Child(idle=True)
+        self._child = Child()
         self.call, self.close = self._child.call, self._child.close
 
     def warm(self) -> None:
@@ -124,13 +119,10 @@ def _imported(name: str) -> None:
     import_module(name)
 
 
-def main(idle: bool) -> None:
+def main() -> None:
     """The other process: calls what it is asked to call until its input ends."""
     if hasattr(os, "nice"):
-        os.nice(LEAST if idle else NICENESS)
-    if idle and hasattr(os, "SCHED_IDLE"):  # Linux: whatever wakes up goes first, at once
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        os.nice(NICENESS)
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no answer
     with contextlib.suppress(EOFError, BrokenPipeError):  # nobody asks or waits any more
