@@ -82,7 +82,7 @@ def explain(
     >>> bool(abs(whole - clf.predict_proba(X[1:20:6])).max() < 1e-4)
     True
     """
-    package = _shap()
+    package = shap_package()
     rows, points = _encoded(model, X)
     asked = _Asked(model, rows, _planned(model, points, plan), positive("background", background))
     columns = model.pool_.columns or [f"x{j}" for j in range(rows.shape[1])]
@@ -124,7 +124,8 @@ def influential_rows(
     rows : DataFrame
         The most influential rows first, under their numbers in the pool: ``distance`` from the
         query in the selection space, ``influence``, ``target``, and the columns of the table as the
-        model sees them. ``nsmallest(5, "distance")`` has the nearest.
+        model sees them. ``nsmallest(5, "distance")`` has the nearest. A name that the table has too
+        gets an underscore: ``target_``.
 
     Examples
     --------
@@ -151,17 +152,17 @@ def influential_rows(
     found = _answers(model, contexts, np.arange(len(contexts)), copies)
     found = found[:, found[0].argmax()] if found.ndim == 2 else found
     labels, classes = held.labels(context[near]), getattr(model, "classes_", None)
-    about = {
-        "distance": distance[near],
-        "influence": found[0] - found[1:],
-        "target": labels if classes is None else classes[labels],
-    }
-    table = pd.concat([pd.DataFrame(about), pd.DataFrame(take(own, near))], axis=1)
-    order = np.argsort(-np.abs(about["influence"]), kind="stable")
+    table = pd.DataFrame(take(own, near))
+    influence, targets = found[0] - found[1:], labels if classes is None else classes[labels]
+    about = {"distance": distance[near], "influence": influence, "target": targets}
+    for place, (name, values) in enumerate(about.items()):
+        table.insert(place, f"{name}_" if name in table else name, values)
+    order = np.argsort(-np.abs(influence), kind="stable")
     return table.set_axis(pd.Index(context[near], name="row")).iloc[order]
 
 
-def _shap() -> Any:
+def shap_package() -> Any:
+    """shap, imported when it is needed."""
     try:
         import shap
     except ImportError as error:

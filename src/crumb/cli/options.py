@@ -152,6 +152,17 @@ PREDICT = {
     "--plan": _value("FILE", "contexts that `crumb plan --out` chose for this table"),
     "--replan": _flag("choose contexts anew for every chunk of rows"),
 }
+EXPLAIN = {
+    **TABLES,
+    "--target": _value("NAME", "the column to predict", required=True),
+    "--out": _value("FILE", "the Shapley values: .csv, .csv.gz or .parquet", required=True),
+    "--picture": _value("FILE", "draw the columns that matter: .png, .pdf, .svg or .jpg"),
+    "--influence": _value("FILE", "the training rows that mattered for each query, as a table"),
+    "--first": _number(100, "N", "rows of the test table to explain"),
+    "--background": _number(10, "B", "rows of a context whose cells stand for masked ones"),
+    "--task": TASK,
+    "--plan": _value("FILE", "contexts that `crumb plan --out` chose for this table"),
+}
 PLAN = {
     **TABLES,
     "--target": _value("NAME", "the column to predict: no feature; its rare classes are kept"),
@@ -203,6 +214,10 @@ COMMANDS: dict[str, tuple[str, dict[str, Options]]] = {
     "predict": (
         "predict the target of one table from another",
         {"": PREDICT, "model": MODEL, **CHOICE, "large tables in Parquet": CHUNKS},
+    ),
+    "explain": (
+        "what each column did to each prediction, as Shapley values",
+        {"": EXPLAIN, "model": MODEL, **CHOICE},
     ),
     "plan": (
         "choose contexts without running a model, and look at them",

@@ -181,7 +181,7 @@ def fit_files(args: argparse.Namespace) -> Any:
 def _chosen(args: argparse.Namespace, y: pd.Series) -> tuple[str, Any]:
     """The task, which must suit the other options, and an estimator for it."""
     task = args.task or tell_task(args, y)
-    if task == "classification" and args.quantiles:
+    if task == "classification" and getattr(args, "quantiles", None):
         raise InvalidInput("--quantiles are for regression, but this is classification.")
     if task == "regression" and getattr(args, "no_proba", False):
         raise InvalidInput("--no-proba is for classification, but this is regression.")
