@@ -43,6 +43,17 @@ def test_the_embedded_network_is_a_real_model() -> None:
     assert reg.score(X[1::2], y[1::2]) > 0.3
 
 
+def test_notebooks_show_what_was_fitted() -> None:
+    clf = CrumbClassifier(model=KNN, context_size=40)
+    assert "pool" not in clf._repr_html_()
+    X, y = blobs()
+    page = clf.fit(X, y)._repr_mimebundle_()["text/html"]
+    assert len(page) < 1_500
+    for fact in ("400 rows, 6 columns", "KNeighborsClassifier", "context_size=40"):
+        assert fact in page
+    assert "CrumbClassifier" in make_pipeline(StandardScaler(), clf)._repr_html_()
+
+
 def test_answers_come_back_in_query_order() -> None:
     """1-NN on the whole pool knows every training row: each answer must sit at its query."""
     X, y = blobs()

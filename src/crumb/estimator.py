@@ -434,6 +434,27 @@ class _Crumb(BaseEstimator):
             self.options_ = replace(self.options_, device=device)
             self.backend_.settings = replace(self.backend_.settings, device=device)
 
+    def _repr_html_(self) -> str:  # type: ignore[override]
+        """For notebooks: what was fitted, and the parameters that are not the defaults."""
+        from crumb.html import facts
+
+        about = {}
+        if self.__sklearn_is_fitted__():
+            pool, options = self.pool_, self.options_
+            about = {
+                "pool": f"{pool.size:,} rows, {self.n_features_in_:,} columns",
+                "classes": pool.n_classes,
+                "model": self.backend_.name,
+                "strategy": options.strategy.name,
+                "context size": self.context_size_,
+                "contexts": None if self.plan_ is None else self.plan_.n_clusters,
+                "device": options.device,
+            }
+        return facts(repr(self), about)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "options_")
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FEW_COLUMNS = 5  # up to here all coalitions are few
 MOST_COLUMNS = 15  # and beyond here they are too many to ask for
 MASKED_ROWS = 1 << 15  # that are made at a time
-NEAR = 50
+NEAR = 20  # rows that are left out: a pass each
 
 
 def explain(
@@ -116,7 +116,7 @@ def influential_rows(
     query : table of one row
     plan : Plan or None, default=None
         A plan to answer with. None: a context is chosen for this query alone.
-    candidates : int or None, default=50
+    candidates : int or None, default=20
         The nearest rows of the context, each of which is left out once: a pass a row. None: all.
 
     Returns

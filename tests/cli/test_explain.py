@@ -44,6 +44,6 @@ def test_classes_and_the_rows_that_mattered(crumb, folder):
     assert sums.abs().max() < 1e-4  # what one class gains, the other loses
     rows = pd.read_csv("rows.csv")
     assert list(rows.columns[:5]) == ["query", "row", "distance", "influence", "target"]
-    assert rows["query"].value_counts().tolist() == [50, 50]
+    assert rows["query"].value_counts().tolist() == [20, 20]
     assert rows["a"][0] == pytest.approx(pd.read_csv("train.csv")["a"][rows["row"][0]])
     assert json.loads(out)["influence"] == "rows.csv"
