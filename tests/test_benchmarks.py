@@ -57,6 +57,15 @@ def test_whole(tmp_path: Path) -> None:
         assert 0.5 < one["accuracy"] <= 1
 
 
+def test_explain(tmp_path: Path) -> None:
+    out = tmp_path / "explain.json"
+    sizes = ("--rows", 300, "--columns", 4, "--queries", 4, "--background", 2, "--timed", 1)
+    run("explain.py", *sizes, "--out", out)
+    found = {one["way"]: one for one in json.loads(out.read_text())["records"]}
+    assert list(found)[:3] == ["crumb", "crumb, again", "influence"]
+    assert found["crumb"]["masked_rows"] == found["shap, pool"]["masked_rows"] == 64
+
+
 def test_fused(tmp_path: Path) -> None:
     out = tmp_path / "fused.json"
     run("stage3.py", "fused", "--small", "--repeats", 1, "--out", out)

@@ -146,6 +146,7 @@ PREDICT = {
     **TABLES,
     "--target": _value("NAME", "the column to predict", required=True),
     "--out": _value("FILE", "the predictions: .csv, .csv.gz or .parquet", required=True),
+    "--keep": _value("A,B,…", "columns of the test table to copy (ids)", names, default=[]),
     "--no-proba": _flag("classification: no columns probability_<class>"),
     "--quantiles": _value("0.1,0.9", "regression: quantiles at these levels as well", levels),
     "--task": TASK,
