@@ -442,7 +442,7 @@ class _Crumb(BaseEstimator):
             self.options_ = replace(self.options_, device=device)
             self.backend_.settings = replace(self.backend_.settings, device=device)
 
-    def _repr_html_(self) -> str:  # type: ignore[override]
+    def _repr_html_(self) -> str:
         """For notebooks: what was fitted, and the parameters that are not the defaults."""
         from crumb.html import facts
 

@@ -164,6 +164,12 @@ EXPLAIN = {
     "--task": TASK,
     "--plan": _value("FILE", "contexts that `crumb plan --out` chose for this table"),
 }
+REPORT = {
+    **TABLES,
+    "--target": _value("NAME", "the column to predict; the test table has it too", required=True),
+    "--out": _value("FILE", "the page: .html (crumb-report.html)", default="crumb-report.html"),
+    "--task": TASK,
+}
 PLAN = {
     **TABLES,
     "--target": _value("NAME", "the column to predict: no feature; its rare classes are kept"),
@@ -219,6 +225,10 @@ COMMANDS: dict[str, tuple[str, dict[str, Options]]] = {
     "explain": (
         "what each column did to each prediction, as Shapley values",
         {"": EXPLAIN, "model": MODEL, **CHOICE},
+    ),
+    "report": (
+        "one page on a table: scores beside trees, calibration, the worst queries, the cost",
+        {"": REPORT, "model": MODEL, **CHOICE},
     ),
     "plan": (
         "choose contexts without running a model, and look at them",

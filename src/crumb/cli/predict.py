@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 import crumb
+from crumb.cli.console import print_json
 from crumb.cli.options import parameters
-from crumb.cli.report import print_json
 from crumb.cli.tables import (
     TABLES,
     as_classes,
@@ -47,9 +47,9 @@ def _predict_tables(args: argparse.Namespace) -> dict[str, Any]:
     started = time.perf_counter()
     model = fit_table(args, tables.X_train, tables.y_train)
     plan = _saved_plan(args) or model.plan(tables.X_test)
-    answers = _answers(args, model, tables.X_test, plan)
+    answers = ask(args, model, tables.X_test, plan)
     report = _report(args, model, len(answers), plan, started)
-    report["score"] = {} if tables.y_test is None else _score(model, tables.y_test, answers)
+    report["score"] = {} if tables.y_test is None else score(model, tables.y_test, answers)
     assert tables.kept is not None
     write_table(_wanted(args, tables.kept, answers), args.out)
     return report
@@ -76,9 +76,7 @@ def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
         model,
         queries,
         args.out,
-        lambda rows, plan: _wanted(
-            args, rows[args.keep], _answers(args, model, rows[features], plan)
-        ),
+        lambda rows, plan: _wanted(args, rows[args.keep], ask(args, model, rows[features], plan)),
         about,
         plan=_saved_plan(args),
         replan=args.replan,
@@ -92,9 +90,7 @@ def _saved_plan(args: argparse.Namespace) -> crumb.Plan | None:
     return None if args.plan is None else crumb.Plan.load(args.plan)
 
 
-def _answers(
-    args: argparse.Namespace, model: Any, rows: pd.DataFrame, plan: crumb.Plan
-) -> pd.DataFrame:
+def ask(args: argparse.Namespace, model: Any, rows: pd.DataFrame, plan: crumb.Plan) -> pd.DataFrame:
     """A prediction a row, and beside it the probabilities or quantiles."""
     if model.task == "classification":
         values = model.predict_proba(rows, plan=plan)
@@ -102,7 +98,7 @@ def _answers(
         names = [f"probability_{label}" for label in model.classes_]
     else:
         prediction = model.predict(rows, plan=plan)
-        if not args.quantiles:
+        if not getattr(args, "quantiles", None):
             return pd.DataFrame({"prediction": prediction})
         values = model.predict(rows, output_type="quantiles", quantiles=args.quantiles, plan=plan)
         names = [f"quantile_{level:g}" for level in args.quantiles]
@@ -132,7 +128,7 @@ def _report(
     }
 
 
-def _score(model: Any, truth: pd.Series, answers: pd.DataFrame) -> dict[str, Any]:
+def score(model: Any, truth: pd.Series, answers: pd.DataFrame) -> dict[str, Any]:
     """How good the predictions are where the test table has the target."""
     from sklearn.metrics import r2_score, roc_auc_score, root_mean_squared_error
 

@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow.compute as pc
 
 import crumb
+from crumb.cli.console import note, one_line
 from crumb.cli.options import parameters
-from crumb.cli.report import note, one_line
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from crumb.scale.engine import LocalEngine
