@@ -9,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import shap
+from scale_tables import numbers as numbers_in_files
+from scale_tables import stay_on_disk, write
 from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsClassifier
 from small_tables import classes, frame, numbers, table, targets
@@ -112,13 +114,30 @@ def test_what_shap_plots_need():
     assert plain.output_names is None
 
 
-def test_blocks_and_company_change_nothing(monkeypatch):
+@pytest.mark.parametrize("method", ["exact", "permutation"])
+def test_the_size_of_blocks_changes_nothing(monkeypatch, method):
     model, queries = fitted("regression"), numbers(6, 5)
     plan = model.plan(queries)
-    whole = explain(model, queries, plan=plan, background=3)
-    monkeypatch.setattr("crumb.explanation.MASKED_ROWS", 40)
-    parts = explain(model, queries, plan=plan, background=3)
+    whole = explain(model, queries, plan=plan, background=3, method=method)
+    monkeypatch.setattr("crumb.explanation.MASKED_ROWS", 50)
+    parts = explain(model, queries, plan=plan, background=3, method=method)
     np.testing.assert_allclose(parts.values, whole.values, atol=1e-3)
+    one = explain(model, queries[:1], plan=plan, background=1, method=method)
+    assert np.isnan(one.error_std).all()
+
+
+def test_a_pool_in_files_is_explained_as_one_in_memory(tmp_path, monkeypatch):
+    write(tmp_path / "pool", numbers_in_files(300).assign(target=np.arange(300) % 7 * 1.0))
+    stay_on_disk(monkeypatch)
+    model = CrumbRegressor(**SMALL).fit(tmp_path / "pool", "target")
+    assert model.pool_.on_disk
+    queries = numbers_in_files(3, seed=2).drop(columns="target")
+    plan = model.plan(queries)
+    found = explain(model, queries, plan=plan, background=2)
+    whole = found.values.sum(axis=1) + found.base_values
+    np.testing.assert_allclose(whole, model.predict(queries, plan=plan), atol=1e-3)
+    rows = influential_rows(model, queries[:1], plan=plan, candidates=3)
+    assert (rows["target"] == rows.index % 7).all()
 
 
 def test_a_guide_is_part_of_what_is_explained():

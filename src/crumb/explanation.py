@@ -266,8 +266,7 @@ class _Asked:
             coalitions = kind((len(some), behind.shape[1]), self.rows.shape[1], rng)
             answers = self._ask(table, behind, some, coalitions.masks)
             shares, first = coalitions.shares(answers), answers[:, :, 0]
-            error = shares.std(axis=1, ddof=min(1, shares.shape[1] - 1)) / shares.shape[1] ** 0.5
-            found.append((shares.mean(axis=1), first.mean(axis=1), error))
+            found.append((shares.mean(axis=1), first.mean(axis=1), _error(shares)))
         came = np.argsort(order)
         joined = (np.concatenate(parts)[came] for parts in zip(*found, strict=True))
         return tuple(part[..., 0] if self.model.task == "regression" else part for part in joined)
@@ -292,6 +291,13 @@ class _Asked:
         labels = np.repeat(labels, len(rows) // len(some))
         found = _answers(self.model, self.plan.contexts, labels, rows, again=True)
         return found.reshape(*masks.shape[:-1], -1).astype(np.float64)
+
+
+def _error(shares: np.ndarray) -> np.ndarray:
+    """The standard error of a mean over background rows; NaN where there is only one."""
+    rows = shares.shape[1]
+    spread = np.square(shares - shares.mean(axis=1, keepdims=True)).sum(axis=1)
+    return np.sqrt(spread / (rows * (rows - 1))) if rows > 1 else np.full_like(spread, np.nan)
 
 
 def _mixed(table: Rows, cells: np.ndarray) -> Rows:

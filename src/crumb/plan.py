@@ -118,7 +118,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from crumb.html import facts, table
+        from crumb.markup import facts, table
 
         names = ("strategy", "kernel", "bandwidth", "seed")
         about = {name: self.settings.get(name) for name in names}

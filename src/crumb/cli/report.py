@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from sklearn.base import clone
 
 import crumb
-from crumb import html, picture
+from crumb import markup, picture
 from crumb.cli.console import print_json, print_table
 from crumb.cli.predict import ask, score
 from crumb.cli.tables import Tables, as_classes, check_output, fit_table, load_tables
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     scores = [_scores(model, tables.y_test, way) for way in ways]
     parts = {
         "Data at a glance": _data(args, model, tables),
-        "Scores": html.table(pd.DataFrame(scores), index=False) + _missing(ways),
+        "Scores": markup.table(pd.DataFrame(scores), index=False) + _missing(ways),
         "Calibration" if model.task == "classification" else "Residuals": _image(
             _draw(model, tables.y_test, answers)
         ),
@@ -156,11 +156,11 @@ def _data(args: argparse.Namespace, model: Any, tables: Tables) -> str:
             "distinct": train.nunique().to_numpy(),
             "missing": [f"{share:.1%}" for share in train.isna().mean()],
             "missing in test": [f"{share:.1%}" for share in test.isna().mean()],
-            "first": [html.shown(value) for value in train.iloc[0]],
+            "first": [markup.shown(value) for value in train.iloc[0]],
         },
         index=train.columns,
     )
-    return html.facts(f"target: {args.target}", about) + html.table(columns, most=50)
+    return markup.facts(f"target: {args.target}", about) + markup.table(columns, most=50)
 
 
 def _draw(model: Any, truth: pd.Series, answers: pd.DataFrame) -> Figure:
@@ -204,9 +204,13 @@ def _worst(model: Any, tables: Tables, answers: pd.DataFrame, plan: crumb.Plan) 
     for i in np.argsort(-losses, kind="stable")[:WORST]:
         query = tables.X_test.iloc[i : i + 1]
         near = crumb.influential_rows(model, query, plan=plan, candidates=NEAREST)
-        truth, found = (html.shown(part.iloc[i]) for part in (tables.y_test, answers["prediction"]))
+        truth, found = (
+            markup.shown(part.iloc[i]) for part in (tables.y_test, answers["prediction"])
+        )
         said = f"row {query.index[0]:,}: {truth}, predicted {found}, loss {losses[i]:.3g}"
-        shown.append(f"<h3>{escape(said)}</h3>{html.table(query, index=False)}{html.table(near)}")
+        shown.append(
+            f"<h3>{escape(said)}</h3>{markup.table(query, index=False)}{markup.table(near)}"
+        )
     about = "Under each query: the nearest rows of its context. <i>influence</i> is what the "
     about += "answer loses when that row is left out."
     return f"<p>{about}</p>{''.join(shown)}"
@@ -220,7 +224,7 @@ def _cost(model: Any, plan: crumb.Plan, costs: dict[str, float]) -> str:
         "model": model.backend_.name,
         "device": model.options_.device,
     }
-    return html.facts(repr(model), about) + html.table(plan.summary())
+    return markup.facts(repr(model), about) + markup.table(plan.summary())
 
 
 def _write(path: str, title: str, parts: dict[str, str]) -> None:
