@@ -61,8 +61,10 @@ def test_explain(tmp_path: Path) -> None:
     out = tmp_path / "explain.json"
     sizes = ("--rows", 300, "--columns", 4, "--queries", 4, "--background", 2, "--timed", 1)
     run("explain.py", *sizes, "--out", out)
-    found = {one["way"]: one for one in json.loads(out.read_text())["records"]}
+    records = json.loads(out.read_text())["records"]
+    found = {one["way"]: one for one in records}
     assert list(found)[:3] == ["crumb", "crumb, again", "influence"]
+    assert [one["background"] for one in records[1:3]] == [2, 8]
     assert found["crumb"]["masked_rows"] == found["shap, pool"]["masked_rows"] == 64
 
 

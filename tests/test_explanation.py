@@ -114,6 +114,20 @@ def test_what_shap_plots_need():
     assert plain.output_names is None
 
 
+def test_the_first_rows_of_a_herded_context_are_the_background():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    far = {}
+    for strategy in ("mmd", "uniform"):
+        model = CrumbRegressor(model=LinearRegression(), strategy=strategy, **SMALL)
+        model.set_params(context_size=60).fit(X, X[:, 0])
+        plan = model.plan(X[:20])
+        few, every = (explain(model, X[:20], plan=plan, background=rows) for rows in (6, 60))
+        far[strategy] = np.abs(few.base_values - every.base_values).mean()
+        first = np.array([X[context[:6], 0].mean() for context in plan.contexts])
+        assert np.allclose(few.base_values, first[plan.labels]) == (strategy == "mmd")
+    assert far["mmd"] < 0.5 * far["uniform"]
+
+
 @pytest.mark.parametrize("method", ["exact", "permutation"])
 def test_the_size_of_blocks_changes_nothing(monkeypatch, method):
     model, queries = fitted("regression"), numbers(6, 5)

@@ -57,8 +57,10 @@ def explain(
     plan : Plan or None, default=None
         A plan to answer with. None: contexts are chosen for ``X``.
     background : int, default=10
-        Rows drawn from a cluster's context, whose cells stand for those that are masked. More rows
-        take longer, and give smaller errors: ``error_std`` holds the standard errors.
+        Rows of a cluster's context whose cells stand for those that are masked: its first rows,
+        which herding chose for that; random rows with other strategies than ``"mmd"``. More rows
+        take longer, and give smaller errors: ``error_std`` holds the standard errors, as if the
+        rows were random.
     method : {"auto", "permutation", "exact"}, default="auto"
         ``"permutation"``: for every background row the columns of a query are filled in one after
         the other, in a random order and in its reverse; unbiased. ``"exact"``: all coalitions of
@@ -246,7 +248,7 @@ def _resolve(method: str, columns: int) -> type[Walks] | type[Every]:
 
 @dataclass
 class _Asked:
-    """Queries with their contexts, and background rows drawn from these."""
+    """Queries with their contexts, and background rows of these."""
 
     model: Any
     rows: Rows
@@ -275,7 +277,10 @@ class _Asked:
         """The queries and, after them, the background rows; the places of those of each cluster."""
         contexts = self.plan.contexts
         count = min(self.background, *self.plan.sizes.tolist())
-        drawn = np.stack([rng.choice(np.sort(one), count, replace=False) for one in contexts])
+        # The first rows that herding chose stand for a context better than random ones.
+        herded = self.plan.settings.get("strategy") == "mmd"
+        order = (one if herded else rng.permutation(np.sort(one)) for one in contexts)
+        drawn = np.stack([one[:count] for one in order])
         held = self.model.pool_.hold(contexts)
         behind = take(held.rows, held.places(drawn.ravel()))
         table = stack([self.rows, _columns(behind, self.rows.shape[1])])
