@@ -10,6 +10,8 @@ import pytest
 
 # Before torch is imported: threads that wait for each other at every step take ten times longer.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Before shap is imported: compiling its loops takes longer than running them on small tables.
+os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 
 import checkpoints
 from cli_tables import make_table

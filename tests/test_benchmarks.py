@@ -57,6 +57,17 @@ def test_whole(tmp_path: Path) -> None:
         assert 0.5 < one["accuracy"] <= 1
 
 
+def test_explain(tmp_path: Path) -> None:
+    out = tmp_path / "explain.json"
+    sizes = ("--rows", 300, "--columns", 4, "--queries", 4, "--background", 2, "--timed", 1)
+    run("explain.py", *sizes, "--out", out)
+    records = json.loads(out.read_text())["records"]
+    found = {one["way"]: one for one in records}
+    assert list(found)[:3] == ["crumb", "crumb, again", "influence"]
+    assert [one["background"] for one in records[1:3]] == [2, 8]
+    assert found["crumb"]["masked_rows"] == found["shap, pool"]["masked_rows"] == 64
+
+
 def test_fused(tmp_path: Path) -> None:
     out = tmp_path / "fused.json"
     run("stage3.py", "fused", "--small", "--repeats", 1, "--out", out)

@@ -43,6 +43,38 @@ def test_the_embedded_network_is_a_real_model() -> None:
     assert reg.score(X[1::2], y[1::2]) > 0.3
 
 
+def test_a_copy_of_the_target_among_the_features_is_told() -> None:
+    X, y = blobs(60)
+    frame = pd.DataFrame(X).add_prefix("x")
+    clf = CrumbClassifier(model=KNN, context_size=40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf.fit(frame, y)
+        clf.fit(frame.assign(almost=np.append(1 - y[:1], y[1:])), y)
+        clf.fit(frame.assign(constant=1), y)
+        clf.fit(frame.assign(number=np.arange(60)), y)
+    leaks = frame.assign(leak=np.array(["low", "middle", "high"])[y])
+    with pytest.warns(UserWarning, match="copies of the target: 'leak'. If new rows"):
+        clf.fit(leaks, y)
+    in_order = np.argsort(y, kind="stable")
+    with pytest.warns(UserWarning, match="copies of the target: 'leak'"):
+        clf.fit(leaks.iloc[in_order], y[in_order])
+    reg = CrumbRegressor(model=KNeighborsRegressor(1), context_size=40)
+    with pytest.warns(UserWarning, match="copies of the target: 2"):
+        reg.fit(X, X[:, 2])
+
+
+def test_notebooks_show_what_was_fitted() -> None:
+    clf = CrumbClassifier(model=KNN, context_size=40)
+    assert "pool" not in clf._repr_html_()
+    X, y = blobs()
+    page = clf.fit(X, y)._repr_mimebundle_()["text/html"]
+    assert len(page) < 1_500
+    for fact in ("400 rows, 6 columns", "KNeighborsClassifier", "context_size=40"):
+        assert fact in page
+    assert "CrumbClassifier" in make_pipeline(StandardScaler(), clf)._repr_html_()
+
+
 def test_answers_come_back_in_query_order() -> None:
     """1-NN on the whole pool knows every training row: each answer must sit at its query."""
     X, y = blobs()

@@ -59,7 +59,13 @@ def test_the_unrelated_package_of_the_same_name_is_noticed(tmp_path: Path) -> No
 
 
 EXAMPLES = ["", ".estimator", ".persistence", ".options", ".plan", ".herding.greedy"]
-EXAMPLES += [".online.stream", ".online.drift", ".online.observer", ".selection.baselines"]
+EXAMPLES += [
+    ".explanation",
+    ".online.stream",
+    ".online.drift",
+    ".online.observer",
+    ".selection.baselines",
+]
 
 
 @pytest.mark.parametrize("module", EXAMPLES)
@@ -71,6 +77,7 @@ def test_the_examples_in_the_docstrings_work(module: str) -> None:
 
 PUBLIC = [crumb.CrumbClassifier, crumb.CrumbRegressor, crumb.CrumbOnline, crumb.Plan, crumb.MICP]
 PUBLIC += [crumb.load, crumb.select_contexts, crumb.EarlyStopping, Answer, Drift, Observer, Stats]
+PUBLIC += [crumb.explain, crumb.influential_rows]
 
 
 @pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.__name__)

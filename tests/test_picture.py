@@ -63,6 +63,14 @@ def test_the_largest_cluster_is_shown_with_its_traces(plan):
     np.testing.assert_allclose(highlighted.get_ydata(), plan.mmd2[largest])
 
 
+def test_a_trace_that_rises_after_its_minimum_says_why(plan):
+    rising = replace(plan, mmd2=[np.array([0.5, 0.1, 0.2])] * 3)
+    falling = replace(plan, mmd2=[np.array([0.5, 0.2, 0.1])] * 3)
+    said = [draw_plan(one).axes[0].get_xlabel() for one in (rising, falling)]
+    assert said[1] == "rows in the context"
+    assert "MMD² is least with 2 rows. It rises after that: a row is taken only once" in said[0]
+
+
 def test_another_cluster_can_be_asked_for(plan):
     smallest = int(np.bincount(plan.labels).argmin())
     assert plan.plot(cluster=smallest).axes[0].get_title().startswith(f"cluster {smallest} of 3")

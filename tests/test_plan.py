@@ -68,6 +68,17 @@ def test_what_a_plan_tells() -> None:
     assert (plan.route(zq) == plan.labels).all()
 
 
+def test_a_plan_is_shown_in_a_line_and_in_a_small_table() -> None:
+    plan = select_contexts(POOL, QUERIES, n_clusters=12, context_size=40)
+    assert repr(plan) == "<Plan: 60 queries, 12 contexts of 40 of 300 rows, strategy 'mmd'>"
+    page = plan._repr_html_()
+    assert len(page) < 6_000
+    assert "<th>median_distance</th>" in page
+    assert "… and 2 more" in page
+    one = select_contexts(POOL, QUERIES, n_clusters=1, context_size=40)
+    assert "1 context of 40 of 300 rows" in repr(one)
+
+
 def test_queries_far_from_the_pool_are_outside_its_support() -> None:
     inside = RNG.normal(size=(500, 4)) * [1, 2, 3, 4]
     plan = select_contexts(

@@ -34,6 +34,17 @@ def test_the_page_on_streams_works_as_pasted(tmp_path: Path) -> None:
     assert waits.startswith("1 answers")
 
 
+def test_the_page_on_explanations_works_as_pasted(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "explain.md").read_text()
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    command = [sys.executable, "-c", "import matplotlib; matplotlib.use('agg')\n" + code]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = shown.stdout.splitlines()
+    assert lines[0] == "(10, 13, 3)"
+    assert lines[1].split()[:3] == ["distance", "influence", "target"]
+    assert len(lines) == 11
+
+
 def test_the_page_on_back_ends_works_as_pasted(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "backends.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -20,6 +20,8 @@ load
     Reads an estimator that ``save`` wrote.
 Plan, select_contexts
     Which query gets which context, with an estimator or without a model.
+explain, influential_rows
+    What each column did to an answer (Shapley values), and which training rows mattered.
 CrumbOnline
     A stream: queries come one at a time, and plans follow drift.
 MMD, MICP, KNN, CentroidNN, VoronoiUniform, Uniform, Full
@@ -51,6 +53,8 @@ _HOME = {
     "CrumbOnline": "crumb.online",
     "EarlyStopping": "crumb.herding.greedy",
     "Plan": "crumb.plan",
+    "explain": "crumb.explanation",
+    "influential_rows": "crumb.explanation",
     "load": "crumb.persistence",
     "paper_configuration": "crumb.options",
     "select_contexts": "crumb.plan",
@@ -60,11 +64,13 @@ _HOME = {
 
 __all__ = ["KNN", "MICP", "MMD", "CentroidNN", "Full", "Uniform", "VoronoiUniform"]
 __all__ += ["CrumbClassifier", "CrumbError", "CrumbOnline", "CrumbRegressor", "EarlyStopping"]
-__all__ += ["Plan", "__version__", "load", "paper_configuration", "select_contexts"]
+__all__ += ["Plan", "__version__", "explain", "influential_rows", "load", "paper_configuration"]
+__all__ += ["select_contexts"]
 
 if TYPE_CHECKING:
     from crumb.errors import CrumbError
     from crumb.estimator import CrumbClassifier, CrumbRegressor
+    from crumb.explanation import explain, influential_rows
     from crumb.herding.greedy import EarlyStopping
     from crumb.online import CrumbOnline
     from crumb.options import paper_configuration

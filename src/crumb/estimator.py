@@ -31,7 +31,7 @@ from crumb.plan import Plan, route_plan
 from crumb.pool import Pool, TablePool, check_in_memory
 from crumb.selection import Strategy
 from crumb.table.embedding import RowEmbedding
-from crumb.table.encoder import Rows, TableEncoder, stacked
+from crumb.table.encoder import Rows, TableEncoder, column, stacked
 from crumb.table.intake import in_files, is_csv, read_csv, split_target, to_rows
 from crumb.table.row import Piece, one_row
 from crumb.table.space import check_features
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from crumb.scale.engine import Engine
 
+FEW_ROWS = 20  # with fewer, a column may agree with the target by chance
 DEFAULT_QUANTILES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -148,6 +149,12 @@ class _Crumb(BaseEstimator):
         Returns
         -------
         self : the fitted estimator
+
+        Notes
+        -----
+        There is no ``sample_weight``: to a PFN a context is a set of rows that all count alike, and
+        it was trained on such sets. A row that should count more can be in the table more than
+        once; rows that should not count are best left out.
         """
         before = dict(vars(self))
         try:
@@ -180,6 +187,7 @@ class _Crumb(BaseEstimator):
         else:
             check_in_memory(where, columns)
             pool, classes, backend = self._learn_table(X, y, options)
+        _warn_of_copies(pool)
         options = options.resolve(pool, backend.window)
         if options.budget is None and not pool.on_disk:  # files are read when queries come
             options.strategy.learn(pool.finder(options), options.context_size)
@@ -434,6 +442,27 @@ class _Crumb(BaseEstimator):
             self.options_ = replace(self.options_, device=device)
             self.backend_.settings = replace(self.backend_.settings, device=device)
 
+    def _repr_html_(self) -> str:
+        """For notebooks: what was fitted, and the parameters that are not the defaults."""
+        from crumb.markup import facts
+
+        about = {}
+        if self.__sklearn_is_fitted__():
+            pool, options = self.pool_, self.options_
+            about = {
+                "pool": f"{pool.size:,} rows, {self.n_features_in_:,} columns",
+                "classes": pool.n_classes,
+                "model": self.backend_.name,
+                "strategy": options.strategy.name,
+                "context size": self.context_size_,
+                "contexts": None if self.plan_ is None else self.plan_.n_clusters,
+                "device": options.device,
+            }
+        return facts(repr(self), about)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "options_")
 
@@ -489,6 +518,37 @@ def _warn_of_codes(encoder: TableEncoder, most: int) -> None:
             "that many. Leave such a column out, or give its meaning as numbers.",
             stacklevel=2,
         )
+
+
+def _warn_of_copies(pool: Pool) -> None:
+    """Of columns that tell the target, which queries will hardly have."""
+    rows, y, classes = pool.sample.rows, pool.sample.y, pool.n_classes is not None
+    if len(y) < FEW_ROWS:
+        return
+    names = enumerate(pool.encoder.columns_)
+    found = [repr(name) for j, name in names if _is_copy(column(rows, j), y, classes)]
+    if found:
+        warnings.warn(
+            f"Columns that are copies of the target: {', '.join(found)}. If new rows do not have "
+            "them, leave them out: the scores mean nothing with them.",
+            stacklevel=4,
+        )
+
+
+def _is_copy(cells: pd.Series, y: np.ndarray, classes: bool) -> bool:
+    """Whether a column equals the target, or names its classes one by one."""
+    for some in (slice(FEW_ROWS), slice(1_000), slice(None)):  # most are told by their first rows
+        values, mine = cells.iloc[some], y[some]
+        if classes:
+            codes = pd.factorize(values)[0]
+            pairs = codes * (y.max() + 1) + mine
+            same = len({len(np.unique(one)) for one in (codes, mine, pairs)}) == 1
+        else:
+            numbers = pd.api.types.is_numeric_dtype(values.dtype)
+            same = numbers and np.array_equal(values.to_numpy(dtype=np.float64), mine)
+        if not same:
+            return False
+    return bool((y != y[0]).any())
 
 
 def _has_proba(estimator: _Crumb) -> bool:

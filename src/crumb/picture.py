@@ -27,6 +27,7 @@ LEGEND: Any = {"fontsize": 8, "labelcolor": INK, "edgecolor": "none", "framealph
 FITTED_ROWS = 5_000  # pool rows behind the two axes
 DRAWN_ROWS = 3_000  # more points would only blacken the paper
 DRAWN_TRACES = 200
+RISEN = 1.05  # times its minimum: an MMD² that has risen
 ROUNDING = 1e-12  # an MMD² below this is noise
 KERNEL_VALUES = 500_000_000  # a context whose exact MMD² needs more is left unmeasured
 
@@ -252,5 +253,18 @@ def _draw_traces(axes: Axes, plan: Plan, shown: int) -> None:
     if any((trace > ROUNDING).any() for trace in measured):  # 0 has no logarithm
         axes.set_yscale("log", nonpositive="mask")
         axes.set_ylim(bottom=max(axes.get_ylim()[0], ROUNDING))
+    axes.set_xlabel(axes.get_xlabel() + _why_it_rises(axes, plan.mmd2[shown]))
     axes.set_title(f"strategy {plan.settings.get('strategy', '')!r}: MMD² as the context grows")
     axes.legend(**LEGEND)
+
+
+def _why_it_rises(axes: Axes, trace: np.ndarray) -> str:
+    """Marks the minimum of a trace that rises after it, and says why it does."""
+    if not np.isfinite(trace).any() or trace[-1] <= max(RISEN * np.nanmin(trace), ROUNDING):
+        return ""
+    least = int(np.nanargmin(trace))
+    axes.plot(least + 1, max(trace[least], ROUNDING), "o", color=CONTEXT, markersize=5)
+    return (
+        f"\nMMD² is least with {least + 1:,} rows. It rises after that: a row is taken only once,\n"
+        "and the rows most like the queries are used up"
+    )

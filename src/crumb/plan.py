@@ -34,7 +34,7 @@ ABOUT = ("stop_reasons", "pool_fingerprint", "pool_size", "settings")
 UNMEASURED = np.array([np.nan])
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Plan:
     """Stages 1 and 2, finished: everything that stage 3 needs, and why it came out so.
 
@@ -91,8 +91,8 @@ class Plan:
     pool_fingerprint: str
     pool_size: int
     settings: dict[str, Any] = field(default_factory=dict)
-    pool_points: np.ndarray | None = field(default=None, repr=False, compare=False)
-    query_points: np.ndarray | None = field(default=None, repr=False, compare=False)
+    pool_points: np.ndarray | None = None
+    query_points: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         per_cluster = self.contexts, self.mmd2, self.stop_reasons, self.centroids, self.swapped
@@ -108,6 +108,22 @@ class Plan:
             raise PlanMismatch(
                 "This plan contradicts itself: labels, contexts and centroids do not fit together."
             )
+
+    def __repr__(self) -> str:
+        count, sizes = self.n_clusters, self.sizes
+        rows = f"{sizes.max():,}" if len(set(sizes)) == 1 else f"{sizes.min():,} to {sizes.max():,}"
+        contexts = f"{count:,} contexts of {rows}" if count > 1 else f"1 context of {rows}"
+        asked, named = f"{len(self.labels):,} queries", self.settings.get("strategy", "unknown")
+        return f"<Plan: {asked}, {contexts} of {self.pool_size:,} rows, strategy {named!r}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from crumb.markup import facts, table
+
+        names = ("strategy", "kernel", "bandwidth", "seed")
+        about = {name: self.settings.get(name) for name in names}
+        outside = int(self.outside.sum())
+        return facts(repr(self)[1:-1], about | {"queries outside": outside}) + table(self.summary())
 
     def __getstate__(self) -> dict[str, Any]:
         """The points kept for drawing are the pool: a pickled plan stays small without them."""
@@ -186,6 +202,10 @@ class Plan:
         path: str | Path | None = None,
     ) -> Figure:
         """Draw pool, queries and the context of one cluster in two dimensions, and the MMD² traces.
+
+        MMD² may rise after its minimum, which the picture then marks: a row is taken only once, so
+        where the pool has few rows like the queries, later rows are less and less like them. They
+        may still teach the network; ``early_stopping`` leaves them out.
 
         Parameters
         ----------

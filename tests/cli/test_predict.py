@@ -55,6 +55,24 @@ def test_regression_with_quantiles_gives_what_the_library_gives(crumb, folder):
     assert report["score"]["r2"] == pytest.approx(1 - rmse**2 / test["price"].var(ddof=0))
 
 
+def test_kept_columns_stand_before_the_predictions(crumb, folder):
+    test = pd.read_csv("test.csv")
+    test.insert(0, "id", [f"{i:03d}" for i in range(len(test))])
+    test.to_csv("test.csv", index=False)
+    status, _, err = crumb(*predict_args(), *FASTEST, "--no-proba", "--keep", "id,city,animal")
+    assert status == 0
+    assert "ignored" not in err
+    answer = pd.read_csv("out.csv", dtype={"id": str})
+    assert list(answer) == ["id", "city", "animal", "prediction"]
+    assert answer["id"].tolist() == test["id"].tolist()  # not 0, 1, 2
+    assert answer["animal"].tolist() == test["animal"].tolist()
+    status, _, err = crumb(*predict_args(), *FASTEST, "--keep", "ids")
+    assert status == 1
+    assert "--keep: test.csv has no column 'ids'; did you mean 'id'?" in err
+    test.rename(columns={"id": "prediction"}).to_csv("test.csv", index=False)
+    assert "rename it" in crumb(*predict_args(), *FASTEST, "--keep", "prediction")[2]
+
+
 def test_csv_gz_and_parquet_give_the_same_predictions(crumb, folder):
     pd.read_csv("train.csv").to_parquet("train.parquet")
     pd.read_csv("test.csv").to_csv("test.csv.gz", index=False)

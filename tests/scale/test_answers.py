@@ -53,6 +53,19 @@ def test_replanning_chunks_is_predicting_each_alone(crumb, files):
     assert (pd.read_parquet("out.parquet")["prediction"] == expected).mean() > 0.99
 
 
+def test_kept_columns_are_copied_from_the_files(crumb, files):
+    table = make_table(250, 1).assign(id=[f"{i:04d}" for i in range(250)])
+    write(files / "asked", table)
+    words = predict_args(train="train", test="asked", out="out.parquet")
+    status, _, err = crumb(*words, *FAST, "--chunk-rows", "125", "--keep", "id,city", "--no-proba")
+    assert status == 0, err
+    answer = pd.read_parquet("out.parquet")
+    assert list(answer) == ["id", "city", "prediction"]
+    assert answer["id"].tolist() == table["id"].tolist()
+    assert answer["city"].tolist() == table["city"].tolist()
+    assert "has no column 'ids'" in crumb(*words, *FAST, "--chunk-rows", "125", "--keep", "ids")[2]
+
+
 def test_an_interrupted_run_goes_on(crumb, files, monkeypatch):
     write_part, done = answers._write, []
 

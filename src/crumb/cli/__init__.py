@@ -12,8 +12,8 @@ import warnings
 from collections.abc import Sequence
 
 from crumb import __version__
+from crumb.cli.console import complain, note
 from crumb.cli.options import COMMANDS, add_command
-from crumb.cli.report import complain, note
 
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 

@@ -19,8 +19,8 @@ from sklearn.metrics import roc_auc_score
 
 import crumb
 from crumb import picture
+from crumb.cli.console import print_json, print_table
 from crumb.cli.options import verbosity
-from crumb.cli.report import print_json, print_table
 from crumb.cli.tables import PICTURES, check_output
 from crumb.errors import InvalidInput
 

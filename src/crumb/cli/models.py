@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from crumb.cli.report import print_json, print_table
+from crumb.cli.console import print_json, print_table
 from crumb.errors import InvalidInput
 from crumb.pfn.models import CARDS, fetch, locate, model_dir, model_names
 

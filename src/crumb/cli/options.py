@@ -146,11 +146,29 @@ PREDICT = {
     **TABLES,
     "--target": _value("NAME", "the column to predict", required=True),
     "--out": _value("FILE", "the predictions: .csv, .csv.gz or .parquet", required=True),
+    "--keep": _value("A,B,…", "columns of the test table to copy (ids)", names, default=[]),
     "--no-proba": _flag("classification: no columns probability_<class>"),
     "--quantiles": _value("0.1,0.9", "regression: quantiles at these levels as well", levels),
     "--task": TASK,
     "--plan": _value("FILE", "contexts that `crumb plan --out` chose for this table"),
     "--replan": _flag("choose contexts anew for every chunk of rows"),
+}
+EXPLAIN = {
+    **TABLES,
+    "--target": _value("NAME", "the column to predict", required=True),
+    "--out": _value("FILE", "the Shapley values: .csv, .csv.gz or .parquet", required=True),
+    "--picture": _value("FILE", "draw the columns that matter: .png, .pdf, .svg or .jpg"),
+    "--influence": _value("FILE", "the training rows that mattered for each query, as a table"),
+    "--first": _number(100, "N", "rows of the test table to explain"),
+    "--background": _number(10, "B", "rows of a context whose cells stand for masked ones"),
+    "--task": TASK,
+    "--plan": _value("FILE", "contexts that `crumb plan --out` chose for this table"),
+}
+REPORT = {
+    **TABLES,
+    "--target": _value("NAME", "the column to predict; the test table has it too", required=True),
+    "--out": _value("FILE", "the page: .html (crumb-report.html)", default="crumb-report.html"),
+    "--task": TASK,
 }
 PLAN = {
     **TABLES,
@@ -203,6 +221,14 @@ COMMANDS: dict[str, tuple[str, dict[str, Options]]] = {
     "predict": (
         "predict the target of one table from another",
         {"": PREDICT, "model": MODEL, **CHOICE, "large tables in Parquet": CHUNKS},
+    ),
+    "explain": (
+        "what each column did to each prediction, as Shapley values",
+        {"": EXPLAIN, "model": MODEL, **CHOICE},
+    ),
+    "report": (
+        "one page on a table: scores beside trees, calibration, the worst queries, the cost",
+        {"": REPORT, "model": MODEL, **CHOICE},
     ),
     "plan": (
         "choose contexts without running a model, and look at them",

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import crumb
+from crumb.cli.console import print_json, print_table
 from crumb.cli.options import parameters
-from crumb.cli.report import print_json, print_table
 from crumb.cli.tables import (
     PICTURES,
     as_classes,

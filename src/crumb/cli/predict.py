@@ -10,11 +10,12 @@ import numpy as np
 import pandas as pd
 
 import crumb
+from crumb.cli.console import print_json
 from crumb.cli.options import parameters
-from crumb.cli.report import print_json
 from crumb.cli.tables import (
     TABLES,
     as_classes,
+    check_kept,
     check_output,
     fit_files,
     fit_table,
@@ -22,7 +23,7 @@ from crumb.cli.tables import (
     load_tables,
     write_table,
 )
-from crumb.errors import positive
+from crumb.errors import InvalidInput, positive
 
 
 def run(args: argparse.Namespace) -> None:
@@ -46,32 +47,36 @@ def _predict_tables(args: argparse.Namespace) -> dict[str, Any]:
     started = time.perf_counter()
     model = fit_table(args, tables.X_train, tables.y_train)
     plan = _saved_plan(args) or model.plan(tables.X_test)
-    answers = _answers(args, model, tables.X_test, plan)
+    answers = ask(args, model, tables.X_test, plan)
     report = _report(args, model, len(answers), plan, started)
-    report["score"] = {} if tables.y_test is None else _score(model, tables.y_test, answers)
-    write_table(_wanted(args, answers), args.out)
+    report["score"] = {} if tables.y_test is None else score(model, tables.y_test, answers)
+    assert tables.kept is not None
+    write_table(_wanted(args, tables.kept, answers), args.out)
     return report
 
 
 def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
     """Queries in files, chunk by chunk."""
     from crumb.scale.answers import CHUNK_ROWS, answer_files, open_queries
+    from crumb.scale.source import open_source
 
     started = time.perf_counter()
     check_output(args.out, (".parquet", ".pq"), inputs=[args.train, args.test])
     chunk_rows = CHUNK_ROWS if args.chunk_rows is None else args.chunk_rows
     positive("--chunk-rows", chunk_rows)
     model = fit_files(args)
-    queries = open_queries(args.test, list(model.feature_names_in_))
+    features = list(model.feature_names_in_)
+    check_kept(args.keep, args.test, list(open_source(args.test).view.features))
+    queries = open_queries(args.test, list(dict.fromkeys([*features, *args.keep])))
     options = parameters(args)
     verbose, _ = options.pop("verbose"), options.pop("engine", None)
-    wanted = {name: getattr(args, name) for name in ("no_proba", "quantiles", "plan")}
+    wanted = {name: getattr(args, name) for name in ("keep", "no_proba", "quantiles", "plan")}
     about = {"task": model.task, "pool": model.pool_.fingerprint, **wanted, "options": options}
     plan = answer_files(
         model,
         queries,
         args.out,
-        lambda rows, plan: _wanted(args, _answers(args, model, rows, plan)),
+        lambda rows, plan: _wanted(args, rows[args.keep], ask(args, model, rows[features], plan)),
         about,
         plan=_saved_plan(args),
         replan=args.replan,
@@ -85,9 +90,7 @@ def _saved_plan(args: argparse.Namespace) -> crumb.Plan | None:
     return None if args.plan is None else crumb.Plan.load(args.plan)
 
 
-def _answers(
-    args: argparse.Namespace, model: Any, rows: pd.DataFrame, plan: crumb.Plan
-) -> pd.DataFrame:
+def ask(args: argparse.Namespace, model: Any, rows: pd.DataFrame, plan: crumb.Plan) -> pd.DataFrame:
     """A prediction a row, and beside it the probabilities or quantiles."""
     if model.task == "classification":
         values = model.predict_proba(rows, plan=plan)
@@ -95,15 +98,20 @@ def _answers(
         names = [f"probability_{label}" for label in model.classes_]
     else:
         prediction = model.predict(rows, plan=plan)
-        if not args.quantiles:
+        if not getattr(args, "quantiles", None):
             return pd.DataFrame({"prediction": prediction})
         values = model.predict(rows, output_type="quantiles", quantiles=args.quantiles, plan=plan)
         names = [f"quantile_{level:g}" for level in args.quantiles]
     return pd.DataFrame({"prediction": prediction}).join(pd.DataFrame(values, columns=names))
 
 
-def _wanted(args: argparse.Namespace, answers: pd.DataFrame) -> pd.DataFrame:
-    return answers[["prediction"]] if args.no_proba else answers
+def _wanted(args: argparse.Namespace, kept: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
+    """What goes into the file: the columns that are kept, and the answers."""
+    answers = answers[["prediction"]] if args.no_proba else answers
+    twice = [name for name in args.keep if name in answers.columns]
+    if twice:
+        raise InvalidInput(f"--keep: {twice[0]!r} is also a column of predictions: rename it.")
+    return pd.concat([kept.reset_index(drop=True), answers], axis=1)
 
 
 def _report(
@@ -120,7 +128,7 @@ def _report(
     }
 
 
-def _score(model: Any, truth: pd.Series, answers: pd.DataFrame) -> dict[str, Any]:
+def score(model: Any, truth: pd.Series, answers: pd.DataFrame) -> dict[str, Any]:
     """How good the predictions are where the test table has the target."""
     from sklearn.metrics import r2_score, roc_auc_score, root_mean_squared_error
 

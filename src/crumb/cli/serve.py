@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crumb.cli.console import note
 from crumb.cli.options import STREAM, given
-from crumb.cli.report import note
 from crumb.errors import BackendUnavailable, InvalidInput
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import pandas as pd
 import pyarrow.compute as pc
 
 import crumb
+from crumb.cli.console import note, one_line
 from crumb.cli.options import parameters
-from crumb.cli.report import note, one_line
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from crumb.scale.engine import LocalEngine
@@ -33,18 +33,30 @@ class Tables(NamedTuple):
     X_test: pd.DataFrame
     y_train: pd.Series | None = None
     y_test: pd.Series | None = None
+    kept: pd.DataFrame | None = None  # columns of the test table for the output
 
 
 def load_tables(args: argparse.Namespace, test: str) -> Tables:
     """Read both files; the test table gives the columns of the training table, found by name."""
+    keep = getattr(args, "keep", [])
     pool, y_train = load_training(args)
     # Codes such as "007" are text in a column that also holds "A12", even in a file of codes only.
     texts = [name for name, column in pool.items() if _is_text(column)]
     if y_train is not None and _is_text(y_train):
         texts.append(args.target)
-    queries = read_table(test, texts)
+    # An id such as "007" is copied as it stands.
+    queries = read_table(test, [*texts, *(name for name in keep if name not in pool.columns)])
+    check_kept(keep, test, list(queries.columns))
+    kept = queries[keep]
     y_test = queries.pop(args.target) if args.target in queries.columns else None
-    return Tables(pool, _aligned(queries, list(pool.columns), args.train, test), y_train, y_test)
+    aligned = _aligned(queries, list(pool.columns), args.train, test, keep)
+    return Tables(pool, aligned, y_train, y_test, kept)
+
+
+def check_kept(keep: list[str], test: str, columns: list[str]) -> None:
+    for name in keep:
+        if name not in columns:
+            raise InvalidInput(f"--keep: {test} has no column {name!r}{_suggestion(name, columns)}")
 
 
 def load_training(args: argparse.Namespace) -> tuple[pd.DataFrame, Any]:
@@ -107,7 +119,9 @@ def write_table(table: pd.DataFrame, path: str) -> None:
             table.to_csv(file, index=False, compression=gzip)
 
 
-def _aligned(queries: pd.DataFrame, columns: list[str], train: str, test: str) -> pd.DataFrame:
+def _aligned(
+    queries: pd.DataFrame, columns: list[str], train: str, test: str, keep: list[str]
+) -> pd.DataFrame:
     missing = [name for name in columns if name not in queries.columns]
     if len(missing) == len(columns):
         raise InvalidInput(
@@ -117,7 +131,7 @@ def _aligned(queries: pd.DataFrame, columns: list[str], train: str, test: str) -
         raise InvalidInput(
             f"{test} lacks {len(missing)} of the columns of {train}: {_listed(missing)}."
         )
-    extra = [name for name in queries.columns if name not in columns]
+    extra = [name for name in queries.columns if name not in [*columns, *keep]]
     if extra:
         note(f"columns of {test} that {train} does not have are ignored: {_listed(extra)}.")
     return queries[columns]
@@ -181,7 +195,7 @@ def fit_files(args: argparse.Namespace) -> Any:
 def _chosen(args: argparse.Namespace, y: pd.Series) -> tuple[str, Any]:
     """The task, which must suit the other options, and an estimator for it."""
     task = args.task or tell_task(args, y)
-    if task == "classification" and args.quantiles:
+    if task == "classification" and getattr(args, "quantiles", None):
         raise InvalidInput("--quantiles are for regression, but this is classification.")
     if task == "regression" and getattr(args, "no_proba", False):
         raise InvalidInput("--no-proba is for classification, but this is regression.")

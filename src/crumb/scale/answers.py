@@ -62,15 +62,19 @@ def answer_files(
     """Write the answers to the Parquet file ``out``, a row group a chunk. Returns the last plan.
 
     Without a ``plan`` the model makes one for a sample of all queries, or with ``replan`` for each
-    chunk. ``about`` is all that decides the answers: parts made with another one are refused.
+    chunk. Columns that are no features are for ``answer``. ``about`` is all that decides the
+    answers: parts made with another one are refused.
     """
     folder = Path(out).with_name(Path(out).name + ".parts")
     starts = enumerate(range(0, source.rows, chunk_rows))
     parts = {folder / f"{number:06d}.parquet": start for number, start in starts}
     _begin(folder, {**about, "chunk_rows": chunk_rows, "replan": replan}, source)
 
+    def planned(rows: pd.DataFrame) -> Plan:
+        return model.plan(rows[list(model.feature_names_in_)])
+
     def make_plan() -> Plan:
-        return model.plan(sample_rows(source, PLANNED_ROWS, model.options_.seed))
+        return planned(sample_rows(source, PLANNED_ROWS, model.options_.seed))
 
     if plan is None and not replan:
         if not (folder / "plan.zip").exists():
@@ -80,7 +84,7 @@ def answer_files(
         for part, start in parts.items():
             if not part.exists():
                 rows = read_rows(source, np.arange(start, min(start + chunk_rows, source.rows)))
-                plan = model.plan(rows) if replan or plan is None else plan
+                plan = planned(rows) if replan or plan is None else plan
                 _write(part, answer(rows, plan))
             advance(1)
     _join(Path(out), list(parts))
