@@ -87,6 +87,7 @@ def test_some_scripts_of_the_gallery_run(name: str, monkeypatch: pytest.MonkeyPa
     import matplotlib.pyplot as plt
 
     plt.switch_backend("agg")
+    plt.close("all")  # what other tests left open
     drawn: list[int] = []
     monkeypatch.setattr(plt, "show", lambda: drawn.extend(plt.get_fignums()))
     runpy.run_path(str(ROOT / "examples" / f"{name}.py"))

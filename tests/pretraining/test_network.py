@@ -51,9 +51,8 @@ def test_weights_depend_on_the_seed_only():
 def test_every_variant_can_be_built(name):
     variant = VARIANTS[name]
     network = build(configuration("classification", "small", variant.widths, variant.parts))
-    assert (
-        sum(p.numel() for p in network.parameters()) < 4_400_000
-    )  # so that a run's state can travel
+    # A file of at most 15 MB, and a run's state can travel.
+    assert sum(p.numel() for p in network.parameters()) < 5_200_000
 
 
 def test_later_blocks_fade():
