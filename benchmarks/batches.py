@@ -17,7 +17,6 @@ Real tables, the embedded network, three parts:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -193,11 +192,7 @@ def main() -> None:
     common.add_data(made)
     made.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
     made.add_argument("--clusters", nargs="+", type=int, default=[20, 100])
-    made.add_argument("--report", type=Path, help="print the summary of results that are there")
-    options = made.parse_args()
-    if options.report is not None:
-        print(summary(json.loads(options.report.read_text())["records"]))
-        return
+    options = common.asked(made, summary)
     records: list[common.Record] = []
     for seed in range(options.seeds):
         for name in options.tables:

@@ -57,6 +57,18 @@ def add_data(made: argparse.ArgumentParser, required: bool = False) -> None:
     )
 
 
+def asked(
+    made: argparse.ArgumentParser, summary: Callable[[list[Record]], str]
+) -> argparse.Namespace:
+    """The options. ``--report`` prints the summary of results that are there, and that is all."""
+    made.add_argument("--report", type=Path, help="print the summary of results that are there")
+    options = made.parse_args()
+    if options.report is not None:
+        print(summary(json.loads(options.report.read_text())["records"]))
+        raise SystemExit
+    return options
+
+
 def say(record: Record) -> Record:
     """Print a record as soon as it is there."""
     short = {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in record.items()}

@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> list[common.Record]:
         explainer = shap.explainers.Permutation(plain.predict_proba, masker, seed=0)
         explainer(asked[:1, :], max_evals=2 * columns + 1)  # compiles
         some = asked[: options.timed]
-        work = lambda: explainer(some, max_evals=2 * columns + 1)  # noqa: B023, E731
+        work = partial(explainer, some, max_evals=2 * columns + 1)
         more = {"timed": len(some), "context_size": size, "masked_rows": masked}
         found.append(measured(way, work, queries / len(some), **more))
     return found

@@ -11,7 +11,6 @@ all seeds). K and n are smaller than the defaults, so that a table takes about a
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -128,11 +127,7 @@ def main() -> None:
     made = common.parser(__doc__, seeds=2, queries=400, clusters=16, context_size=400)
     common.add_data(made)
     made.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
-    made.add_argument("--report", type=Path, help="print the summary of results that are there")
-    options = made.parse_args()
-    if options.report is not None:
-        print(summary(json.loads(options.report.read_text())["records"]))
-        return
+    options = common.asked(made, summary)
     records: list[common.Record] = []
     for seed in range(options.seeds):
         for name in options.tables:

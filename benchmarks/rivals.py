@@ -15,9 +15,7 @@ Real tables of classes, most of them with a rare class; the embedded network. Tw
 
 from __future__ import annotations
 
-import json
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import common
@@ -186,11 +184,7 @@ def main() -> None:
     common.add_data(made)
     made.add_argument("--tables", nargs="+", default=list(TABLES))
     made.add_argument("--skip", choices=("shares", "boosting"))
-    made.add_argument("--report", type=Path, help="print the summary of results that are there")
-    options = made.parse_args()
-    if options.report is not None:
-        print(summary(json.loads(options.report.read_text())["records"]))
-        return
+    options = common.asked(made, summary)
     records: list[common.Record] = []
     for seed in range(options.seeds):
         for name in options.tables:
