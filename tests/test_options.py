@@ -131,6 +131,7 @@ def test_the_paper_is_one_setting_away() -> None:
         "herd_batch": 50,
         "bandwidth": "median",
         "early_stopping": False,
+        "features": None,
         "min_per_class": 0,
     }
 

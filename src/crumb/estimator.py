@@ -24,7 +24,7 @@ from crumb.errors import InvalidInput, megabytes, positive
 from crumb.guide import Guide, check_guide, guide_columns, learn_guide, weigh
 from crumb.herding.greedy import EarlyStopping
 from crumb.infer import answer
-from crumb.machine import resolve_device
+from crumb.machine import resolve_device, resolve_jobs
 from crumb.options import DEFAULTS, PLANNED_ROWS, Options
 from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
 from crumb.plan import Plan, route_plan
@@ -34,7 +34,7 @@ from crumb.table.embedding import RowEmbedding
 from crumb.table.encoder import Rows, TableEncoder, column, stacked
 from crumb.table.intake import in_files, is_csv, read_csv, split_target, to_rows
 from crumb.table.row import Piece, one_row
-from crumb.table.space import check_features
+from crumb.table.space import EMBEDDING, check_features
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -81,7 +81,7 @@ class _Crumb(BaseEstimator):
         herd_batch: str | int = "auto",
         bandwidth: str | float = "median",
         early_stopping: bool | EarlyStopping = False,
-        features: Any = None,
+        features: Any = "auto",
         guide: Any = None,
         guide_folds: Any = None,
         categorical_features: Sequence[Any] | None = None,
@@ -216,9 +216,10 @@ class _Crumb(BaseEstimator):
         y, classes = self._encode_labels(labels)
         n_classes = None if classes is None else len(classes)
         backend, embed = self._resolve_backend(encoder, n_classes, options), None
-        if isinstance(self.features, str):
+        if isinstance(self.features, str) and self.features == EMBEDDING:
             embed = RowEmbedding(backend, rows, y, n_classes, options.seed, options.verbose)
-        pool = TablePool.learn(rows, encoder, y, n_classes, self.features, embed)
+        forest = options.seed, resolve_jobs(options.n_jobs)
+        pool = TablePool.learn(rows, encoder, y, n_classes, self.features, embed, *forest)
         return pool, classes, backend
 
     def _learn_files(
@@ -606,11 +607,13 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         ``"0.5 median"``.
     early_stopping : bool or EarlyStopping, default=False
         End a context when MMD² no longer falls.
-    features : "embedding", transformer or None, default=None
-        The selection space. ``"embedding"`` adds the network's own row embeddings to it (TabICL and
-        the embedded model): better contexts, a longer ``fit``. A transformer replaces it: it is
-        fitted on the table and the labels, and gives a matrix. The PFN always sees the original
-        columns.
+    features : {"auto", "embedding"}, array, transformer or None, default="auto"
+        The selection space. None: all columns, standardised, count alike (the paper). ``"auto"``:
+        columns count by how much they tell about the target; a forest learns that at ``fit`` from
+        at most 20,000 rows (pools of up to 2,000 rows: as None). An array: your own weights, one a
+        column. ``"embedding"``: as None, and the network's own row embeddings beside it (TabICL and
+        the embedded model); ``fit`` takes longer. A transformer: it is fitted on the table and the
+        labels, and gives a matrix. The PFN always sees the original columns.
     guide : {"trees", "auto"}, estimator or None, default=None
         A model of the whole pool, whose out-of-fold predictions are one more column for the network
         (docs/guide.md). ``"trees"``: LightGBM with early stopping (extra ``guide``). An estimator:

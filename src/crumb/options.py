@@ -72,6 +72,7 @@ def paper_configuration() -> dict[str, Any]:
         "herd_batch": 50,
         "bandwidth": "median",
         "early_stopping": False,
+        "features": None,
         "min_per_class": 0,
     }
 

@@ -1,6 +1,7 @@
 """A fitted estimator as a file: pool, labels, parameters, the model's name and checksum. No pickle.
 
-The selection space is not stored: it is a function of the pool and is fitted again on loading.
+The selection space is not stored, but for the weights of its columns: it is a function of the pool
+and is fitted again on loading.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from crumb.pfn.models import checksum, model_names
 from crumb.plan import Plan
 from crumb.selection import Strategy
 from crumb.selection.base import REGISTRY
+from crumb.table.space import ColumnSpace, is_weights
 
 FORMAT = "crumb-estimator"
 VERSION = 1
@@ -56,6 +58,8 @@ def save(estimator: Any, path: str | Path) -> None:
     if pool.guide is not None:
         about["guide"], more, texts = pool.guide.pack()
         arrays, files = {**arrays, **more}, {**files, **texts}
+    if isinstance(pool.space, ColumnSpace) and pool.space.weights is not None:
+        arrays["weights"] = pool.space.weights
     if estimator.plan_ is not None:
         files["plan.crumb"] = packed(estimator.plan_.save)
     write_archive(path, FORMAT, VERSION, about, arrays, files)
@@ -100,10 +104,11 @@ def load(path: str | Path, **changes: Any) -> CrumbClassifier | CrumbRegressor:
             rows = arrays["pool"]
         estimator: Any = KINDS[about["task"]](**_live_params(params))
         guide = Guide.unpack(about["guide"], arrays, files) if "guide" in about else None
-        # Guide and plan are not made again; the parameters stay, for refreshes of a stream.
-        asked = {"guide": estimator.guide, "plan_at": estimator.plan_at}
+        # What was learned is not learned again; the parameters stay, for refreshes of a stream.
+        asked = {name: getattr(estimator, name) for name in ("guide", "plan_at", "features")}
         planned = "plan.crumb" in files and estimator.plan_at == "fit"
         estimator.set_params(guide=guide, plan_at="predict" if planned else asked["plan_at"])
+        estimator.set_params(features=arrays.get("weights", estimator.features))
         estimator.fit(rows, y).set_params(**asked)
         if checksum(estimator.backend_.path) != about["model_sha256"]:
             model = f"the model {params['model']!r} than those on this machine"
@@ -122,7 +127,9 @@ def _portable_params(estimator: Any) -> dict[str, Any]:
     pickled = "cannot be saved without pickle: use joblib.dump for files that stay with you"
     if not isinstance(model, (str, os.PathLike)):
         raise InvalidInput(f"A model given as an estimator {pickled}, or give its name or path.")
-    if not isinstance(params["features"], (str, type(None))):
+    if is_weights(params["features"]):
+        params["features"] = np.asarray(params["features"], dtype=float).tolist()
+    elif not isinstance(params["features"], (str, type(None))):
         raise InvalidInput(f"A transformer given as features= {pickled}.")
     if model not in model_names():
         params["model"] = os.path.abspath(model)  # a path must mean the same from another folder

@@ -22,7 +22,7 @@ from crumb.selection import MMD, Problem, Selection
 from crumb.selection.clustering import nearest_centroid, value_order
 from crumb.table.encoder import Rows
 from crumb.table.intake import in_files, to_rows
-from crumb.table.space import check_features
+from crumb.table.space import EMBEDDING, check_features
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -442,7 +442,8 @@ def select_contexts(
     X_queries : table of T rows
     y_pool : array (N,), str or None, default=None
         The class of each pool row, for ``min_per_class``; for Parquet the name of its column.
-    features : transformer or None, default=None
+    features : "auto", array, transformer or None, default=None
+        As for ``CrumbClassifier``; ``"auto"`` needs ``y_pool``.
     categorical_features : list or None, default=None
     where, columns, engine
         As for ``CrumbClassifier`` and its ``fit``.
@@ -483,8 +484,8 @@ def _without_model(features: Any, options: dict[str, Any]) -> Options:
     asked = Options.of(**options)
     if asked.budget is not None:
         raise InvalidInput("A budget needs a model: use the plan method of a fitted estimator.")
-    if isinstance(features, str):
-        check_features(features)
+    check_features(features)
+    if isinstance(features, str) and features == EMBEDDING:
         raise InvalidInput("features='embedding' needs a model: use the plan of an estimator.")
     return asked
 

@@ -21,8 +21,9 @@ from crumb.rng import generator
 from crumb.selection.base import Finder, TableFinder
 from crumb.table.encoder import Rows, TableEncoder, fingerprint, take
 from crumb.table.intake import split_target, to_rows
+from crumb.table.relevance import column_weights, relevance_rows
 from crumb.table.row import Piece, RowReader
-from crumb.table.space import ColumnSpace, Space, learn_space
+from crumb.table.space import ColumnSpace, Space, checked_weights, is_auto, is_weights, learn_space
 
 if TYPE_CHECKING:
     from crumb.guide import Guide
@@ -184,9 +185,20 @@ class TablePool(Labelled, Pool):
         n_classes: int | None,
         features: Any = None,
         embed: RowEmbedding | None = None,
+        seed: int = 0,
+        jobs: int = 1,
     ) -> TablePool:
-        """From encoded rows. ``embed``: the network's row embeddings, if ``features`` asks so."""
+        """From encoded rows. ``embed``: the network's row embeddings, if ``features`` asks so.
+
+        ``seed`` and ``jobs`` are for the forest that weighs the columns.
+        """
+        if is_auto(features):
+            some = relevance_rows(len(rows), rows.shape[1], seed)
+            known = take(rows, some), encoder, y[some], n_classes is not None
+            features = column_weights(*known, seed, jobs) if len(some) else None
         about = () if embed is None else embed.identity()
+        if is_weights(features):
+            features = checked_weights(features, rows.shape[1]).tolist()
         mark = fingerprint(rows, encoder.kinds_, features, *about)
         space, points = learn_space(features, rows, encoder, y, embed)
         return cls(rows, y, n_classes, encoder, space, points, mark)
@@ -242,6 +254,7 @@ def table_pool(X: Any, y: Any, features: Any, categorical_features: Any) -> Tabl
     encoder = TableEncoder(categorical_features)
     rows = encoder.fit_transform(to_rows(X, learning=True))
     if y is None:
+        features = None if is_auto(features) else features
         return TablePool.learn(rows, encoder, np.zeros(len(rows)), None, features)
     classes, codes = np.unique(np.asarray(y), return_inverse=True)
     if len(codes) != len(rows):

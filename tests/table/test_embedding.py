@@ -103,7 +103,7 @@ def test_models_without_embeddings_and_misspelt_names_are_refused() -> None:
     X, y = table(60)
     with pytest.raises(InvalidInput, match="no row embeddings"):
         CrumbClassifier(model=KNeighborsClassifier(), features="embedding").fit(X, y)
-    with pytest.raises(InvalidInput, match="features must be None, 'embedding' or a transformer"):
+    with pytest.raises(InvalidInput, match="features must be 'auto', 'embedding', None"):
         CrumbClassifier(features="embeddings").fit(X, y)
     with pytest.raises(InvalidInput, match="needs a model"):
         select_contexts(X, X[:5], features="embedding")

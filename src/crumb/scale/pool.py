@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from crumb.errors import InvalidInput
 from crumb.herding.kernel import bandwidth_rows
+from crumb.machine import resolve_jobs
 from crumb.options import Options
 from crumb.pool import HeldRows, Labelled, Pool, table_pool
 from crumb.rng import generator
@@ -32,7 +33,8 @@ from crumb.scale.source import Source, count_rows, open_source
 from crumb.selection import Strategy
 from crumb.selection.base import Finder, TableFinder, support_rows
 from crumb.table.encoder import TableEncoder
-from crumb.table.space import ColumnSpace, Space, learn_space
+from crumb.table.relevance import column_weights, relevance_rows
+from crumb.table.space import EMBEDDING, ColumnSpace, Space, is_auto, is_weights, learn_space
 
 SKETCH_ROWS, SKETCH_CELLS = 100_000, 8_000_000  # rows, and cells, of the sketch
 COVERED_CELLS = 50_000_000  # numbers of a pool whose points are held: 400 MB, twice that at first
@@ -96,12 +98,19 @@ class FilePool(Pool):
         bandwidth = bandwidth_rows(self.size, generator(seed, "bandwidth"))
         support, sketched = support_rows(self.size, seed), _sketch_rows(source, seed)
         plain = np.union1d(bandwidth, support)  # kept as rows
-        every = np.union1d(plain, sketched)
+        auto = is_auto(features) and view.target is not None
+        weighed = relevance_rows(self.size, len(view.features), seed)[: None if auto else 0]
+        every = np.union1d(np.union1d(plain, sketched), weighed)
         found = gather(source, engine, opened, classify, every, options.verbose)
         whole = pa.concat_tables(found.sample)
         table, sketch = (whole.take(np.searchsorted(every, ids)) for ids in (plain, sketched))
-        self.encoder, self.space = found.closed(opened), ColumnSpace(found.table, opened)
-        if features is not None:
+        self.encoder = found.closed(opened)
+        if is_auto(features):
+            some = whole.take(np.searchsorted(every, weighed))
+            features = _weights(some, self.encoder, view.target, bool(classify), options)
+        if features is None or is_weights(features):
+            self.space: Space = ColumnSpace(found.table, opened, features)
+        else:
             self.space = _own_space(features, table, self.encoder, view.target)
         distinct = found.distinct_labels()
         classes = np.unique(distinct) if classify else None
@@ -169,6 +178,16 @@ class FilePool(Pool):
         return {**vars(self), "held": None}
 
 
+def _weights(
+    table: pa.Table, encoder: TableEncoder, target: Any, classify: bool, options: Options
+) -> np.ndarray | None:
+    if not len(table):
+        return None
+    rows = encoder.transform(to_frame(table, encoder.columns_))
+    about = encoder, to_labels(table, target), classify
+    return column_weights(rows, *about, options.seed, resolve_jobs(options.n_jobs))
+
+
 def _own_space(features: Any, table: pa.Table, encoder: TableEncoder, target: Any) -> Space:
     labels = None if target is None else to_labels(table, target)
     rows = encoder.transform(to_frame(table, encoder.columns_))
@@ -198,7 +217,7 @@ def _check(strategy: Strategy, features: Any) -> None:
             f"strategy={strategy.name!r} needs the whole pool in memory, and this one is too large "
             "for that: choose another strategy, or read the table yourself and pass it."
         )
-    if isinstance(features, str):
+    if isinstance(features, str) and features == EMBEDDING:
         raise InvalidInput(
             "features='embedding' needs the pool in memory: leave it out for a table in files."
         )

@@ -10,8 +10,9 @@ space: distances stay exact, and such queries can be told apart from the others 
 
 A space is learned from statistics (moments and counts). These can be merged: a table in files is
 learned block by block. It is applied to a table, to a block of a file or to a single row.
-``features=`` replaces it by a transformer of the user's own, or adds the network's view of the rows
-(``embedding.py``).
+Columns may have weights (``relevance.py``): a number is then multiplied by its weight, and an
+indicator is as high as it. ``features=`` replaces the space by a transformer of the user's own, or
+adds the network's view of the rows (``embedding.py``).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from sklearn.base import clone
 from crumb.errors import InvalidInput
 from crumb.table.cells import LARGEST
 from crumb.table.encoder import Rows, TableEncoder, column, number_column, text_of, texts
+from crumb.table.relevance import AUTO
 
 if TYPE_CHECKING:
     from crumb.table.embedding import RowEmbedding
@@ -75,9 +77,19 @@ class Reach:
 
 
 def check_features(features: Any) -> None:
-    if isinstance(features, str) and features != EMBEDDING:
-        known = f"None, {EMBEDDING!r} or a transformer"
+    if isinstance(features, str) and features not in (AUTO, EMBEDDING):
+        known = f"{AUTO!r}, {EMBEDDING!r}, None, an array of weights or a transformer"
         raise InvalidInput(f"features must be {known}, got {features!r}.")
+
+
+def is_auto(features: Any) -> bool:
+    """Whether the columns are to be weighed."""
+    return isinstance(features, str) and features == AUTO
+
+
+def is_weights(features: Any) -> bool:
+    """Whether these are weights of the columns."""
+    return isinstance(features, (list, tuple, np.ndarray))
 
 
 def learn_space(
@@ -87,21 +99,30 @@ def learn_space(
 
     ``y`` is for transformers that learn from labels; ``embed`` gives the network's row embeddings.
     """
-    if features is not None and not isinstance(features, str):
+    if not (features is None or isinstance(features, str) or is_weights(features)):
         own = OwnSpace(features)
         return own, own.fit_transform(rows, y)
-    space = ColumnSpace(TableStatistics.of(rows, encoder), encoder)
+    weights = features if is_weights(features) else None
+    space = ColumnSpace(TableStatistics.of(rows, encoder), encoder, weights)
     points = space.transform(rows)
     return (space, points) if embed is None else _with_embedding(space, points, rows, embed)
 
 
 class ColumnSpace:
-    """The default: standardised numbers, then indicators of the categories."""
+    """The default: standardised numbers, then indicators of the categories, by their weights."""
 
-    def __init__(self, statistics: TableStatistics, encoder: TableEncoder):
+    def __init__(
+        self,
+        statistics: TableStatistics,
+        encoder: TableEncoder,
+        weights: Any = None,  # one a column; None: all are 1
+    ):
         self.numbers, self.categories = encoder.numeric_indices, encoder.categorical_indices
+        self.weights = None if weights is None else checked_weights(weights, len(encoder.kinds_))
+        weights = np.ones(len(encoder.kinds_)) if weights is None else self.weights
+        self.heights = weights[self.categories]  # of the indicators
         moments = statistics.moments.bounded()
-        self.mean, self.scale = moments.mean, moments.scale()
+        self.mean, self.scale = moments.mean, moments.scale() / weights[self.numbers]
         self.reach = Reach(*((moments.bounds().T - self.mean) / self.scale))
         most = max(2, min(MAX_CATEGORIES, MAX_INDICATORS // max(1, len(self.categories))))
         self.indicators = [Indicators(counts, most) for counts in statistics.counts]
@@ -121,10 +142,11 @@ class ColumnSpace:
             values = number_column(rows, j)
             points[:, place] = self._standard(values, place)
         first = len(self.numbers)
-        for j, indicators in zip(self.categories, self.indicators, strict=True):
+        pairs = zip(self.categories, self.indicators, strict=True)
+        for (j, indicators), height in zip(pairs, self.heights, strict=True):
             places = indicators.places(column(rows, j))
             known = np.flatnonzero(places >= 0)
-            points[known, first + places[known]] = 1.0
+            points[known, first + places[known]] = height
             first += indicators.width
 
     def of_columns(self, columns: Sequence[np.ndarray]) -> np.ndarray:
@@ -139,10 +161,11 @@ class ColumnSpace:
         point = np.zeros((1, self.width), dtype=self.dtype)
         point[0, : len(self.numbers)] = self._standard(numbers[self.numbers], slice(None))
         first = len(self.numbers)
-        for j, indicators in zip(self.categories, self.indicators, strict=True):
+        pairs = zip(self.categories, self.indicators, strict=True)
+        for (j, indicators), height in zip(pairs, self.heights, strict=True):
             place = indicators.place(values[j])
             if place >= 0:
-                point[0, first + place] = 1.0
+                point[0, first + place] = height
             first += indicators.width
         return point
 
@@ -151,6 +174,19 @@ class ColumnSpace:
             values = (values - self.mean[place]) / self.scale[place]
         values[np.isnan(values)] = 0.0
         return np.clip(values, self.reach.low[place], self.reach.high[place], out=values)
+
+
+def checked_weights(weights: Any, columns: int) -> np.ndarray:
+    try:
+        found = np.array(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.empty(0)
+    if found.shape != (columns,) or not np.isfinite(found).all() or (found <= 0).any():
+        raise InvalidInput(
+            f"Weights given as features= are positive numbers, one for each of the {columns} "
+            f"columns; got {weights!r}."
+        )
+    return found
 
 
 class Indicators:
