@@ -13,9 +13,10 @@ records again. Trees always run on the CPU: ``--device`` is for the networks. Th
     default         CRUMB as it is
     guide           with guide="auto"
     members-4       with four ensemble members
-    micp, uniform   these strategies, with their defaults
+    micp, uniform   these strategies, with their defaults; MICP with plain columns, as published
     full            the whole pool as the context, where it is within the model's window
-    default-0.1     the default of version 0.1: its network, 20 clusters, 1,000 rows
+    default-0.1     the default of version 0.1: its network, 20 clusters, 1,000 rows, plain columns
+    200x500         any K and n; "200x500-plain": with columns that all count alike
     lightgbm, xgboost, catboost, sklearn
                     boosted trees: learning rate .05, at most 2,000 rounds, native categories; a
                     tenth of the pool ends the training after 50 rounds without progress
@@ -28,6 +29,7 @@ import ctypes
 import gc
 import json
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -57,11 +59,14 @@ CRUMB: dict[str, dict[str, Any]] = {
     "default": {},
     "guide": {"guide": "auto"},
     "members-4": {"n_estimators": 4},
-    "micp": {"strategy": "micp"},
+    "micp": {"strategy": "micp", "features": None},
     "uniform": {"strategy": "uniform"},
     "full": {"strategy": "full"},
-    "default-0.1": {"model": "embedded-0.1", "n_clusters": 20, "context_size": 1_000},
-}
+    "default-0.1": {
+        "model": "embedded-0.1", "n_clusters": 20, "context_size": 1_000, "features": None,
+    },
+}  # fmt: skip
+SIZES = re.compile(r"(\d+)x(\d+)(-plain)?")
 PAIRS = [  # a method, and those of which the best is its rival
     ("default", ["micp"]),
     ("default", ["lightgbm"]),
@@ -127,6 +132,21 @@ def large(folder: Path, least: int) -> list[Record]:
 
 
 # Methods: each fits, and gives what answers the queries
+
+
+def settings_of(method: str) -> dict[str, Any] | None:
+    """What differs from the default; None where the method is not CRUMB."""
+    sizes = SIZES.fullmatch(method)
+    if sizes is None:
+        return CRUMB.get(method)
+    plain = {"features": None} if sizes[3] else {}
+    return {"n_clusters": int(sizes[1]), "context_size": int(sizes[2]), **plain}
+
+
+def known_method(method: str) -> str:
+    if method not in METHODS and settings_of(method) is None:
+        raise argparse.ArgumentTypeError(f"{method!r} is none of {', '.join(METHODS)}, 200x500")
+    return method
 
 
 def crumb(split: Split, settings: dict[str, Any], options: Any, seed: int) -> Answer:
@@ -202,17 +222,19 @@ def histogram(split: Split, seed: int) -> Answer:
 
 def network(method: str, task: str, model: str) -> str | None:
     """The start of its checksum: "embedded" is not always the same. None: no network."""
-    if method not in CRUMB:
+    settings = settings_of(method)
+    if settings is None:
         return None
-    name = CRUMB[method].get("model", model)
+    name = settings.get("model", model)
     kind = "regression" if task == "regression" else "classification"
     path = Path(name) if Path(name).is_file() else fetch(card_for(name, kind))
     return checksum(path)[:10]
 
 
 def learn(method: str, split: Split, options: Any, seed: int) -> Answer:
-    if method in CRUMB:
-        return crumb(split, CRUMB[method], options, seed)
+    settings = settings_of(method)
+    if settings is not None:
+        return crumb(split, settings, options, seed)
     if method in PEERS:
         return boosted(split, method, options, seed)
     return histogram(split, seed)
@@ -237,7 +259,7 @@ def measure(method: str, split: Split, options: Any, seed: int) -> Record:
         "predict_seconds": predicting,
         "peak_bytes": memory.peak - memory.start,
     }
-    if on_gpu and method in CRUMB:
+    if on_gpu and settings_of(method) is not None:
         record["peak_gpu_bytes"] = torch.cuda.max_memory_allocated()
     return record
 
@@ -283,7 +305,7 @@ def wanted(options: argparse.Namespace, records: dict[Any, Record]) -> Iterator[
 
 
 def key_of(table: str, method: str, seed: int, options: Any) -> tuple[Any, ...]:
-    device = options.device if method in CRUMB else "cpu"
+    device = "cpu" if settings_of(method) is None else options.device
     return table, method, seed, device, options.queries
 
 
@@ -354,7 +376,7 @@ def report(records: list[Record]) -> str:
         megabytes=lambda all: all["peak_bytes"] / 1e6,
         gpu_megabytes=lambda all: all["peak_gpu_bytes"] / 1e6,
     )
-    parts = [against(good, quiet)]
+    parts = [against(good, quiet), by_size(good)]
     for title, frame, metric in [
         ("Log-loss", good, "log_loss"),
         ("RMSE", good, "rmse"),
@@ -370,7 +392,7 @@ def report(records: list[Record]) -> str:
             parts += [f"**{title}**", by_table(frame[frame[metric].notna()], metric)]
     left = [one for one in records if {"error", "left_out"} & set(one)]
     parts += [", ".join(f"{one[name]}" for name in KEY) + f": {why(one)}" for one in left]
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
 def why(record: Record) -> str:
@@ -399,7 +421,13 @@ def cell(mean: float, count: float, most: int) -> str:
 
 def in_order(frame: pd.DataFrame) -> list[str]:
     names = [name + place for place in ("", " on GPU") for name in METHODS]
-    return [name for name in names if name in set(frame["method"])]
+    found = set(frame["method"])
+    return [name for name in names if name in found] + sorted(found - set(names), key=as_sizes)
+
+
+def as_sizes(method: str) -> tuple[int, ...]:
+    """Sizes in the order of their numbers."""
+    return (*map(int, re.findall(r"\d+", method)), len(method))
 
 
 def against(good: pd.DataFrame, quiet: pd.DataFrame) -> str:
@@ -422,6 +450,30 @@ def against(good: pd.DataFrame, quiet: pd.DataFrame) -> str:
     return common.markdown(lines, [*head, "no more seconds"])
 
 
+def by_size(good: pd.DataFrame) -> str:
+    """Every K and n beside LightGBM, and beside the first of them."""
+    named = good[good["method"].str.match(SIZES)]
+    names = sorted(named["method"].unique(), key=as_sizes)
+    if not names or "lightgbm" not in set(good["method"]):
+        return ""
+    kept = good[good["method"].isin([*names, "lightgbm"])]
+    by_seed = kept.pivot_table(index=["table", "seed", "queries"], columns="method", values="loss")
+    lines = []
+    for name in names:
+        row = [name]
+        for rival in (names[0], "lightgbm"):
+            if rival == name:
+                row += ["–"] * 4
+                continue
+            both = by_seed[[name, rival]].dropna().groupby("table").mean()
+            count, *rest = verdict(both, name) if len(both) else ["–"] * 4
+            row += [count, *rest]
+        lines.append(row)
+    each = ["tables", "wins–losses", "median ratio", "p"]
+    to = [f"{what}, against {rival}" for rival in (names[0], "lightgbm") for what in each]
+    return common.markdown(lines, ["K x n", *to])
+
+
 def verdict(means: pd.DataFrame, ours: str) -> list[Any]:
     """Ratios, because losses of different tables have different units; Wilcoxon, two-sided."""
     gap = np.log(means[ours]) - np.log(means.drop(columns=ours).min(axis=1))
@@ -440,7 +492,7 @@ def quicker(seconds: pd.DataFrame, ours: str, others: list[str]) -> str:
 def main() -> None:
     made = common.parser(__doc__, queries=2_000, least_rows=LEAST_ROWS, threads=os.cpu_count() or 1)
     common.add_data(made)
-    made.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    made.add_argument("--methods", nargs="+", type=known_method, default=list(METHODS))
     made.add_argument("--tables", nargs="+", help="by default all that are large")
     made.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     made.add_argument("--device", default="cpu", help="of the networks: cpu or cuda")

@@ -38,8 +38,9 @@ def test_contexts_have_no_more_rows_together_than_there_is_room_for(shape, queri
 def test_more_queries_get_more_contexts_and_wide_tables_get_fewer():
     few, many = (choose("cpu", (100_000, 20), queries)[0] for queries in (50, 500))
     assert (few, many) == (10, 100)
-    assert choose("cpu", (100_000, 120), 500) == (50, 500)
-    assert choose("cuda", (100_000, 20), 5_000) == (1_000, 500)
+    assert choose("cpu", (100_000, 20), 10_000) == (200, 500)
+    assert choose("cpu", (100_000, 120), 500) == (25, 1_000)
+    assert choose("cuda", (100_000, 20), 5_000) == (500, 1_000)
 
 
 @pytest.fixture(scope="module")

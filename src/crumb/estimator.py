@@ -579,7 +579,7 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         K, the number of query clusters. ``"auto"``: one for every five queries, as far as the
         device allows (docs/defaults.md), and 1 for ``"uniform"``. 1 or None: no clustering.
     context_size : int, float or "auto", default="auto"
-        n, the rows of a context: a count, or a share of the pool. ``"auto"``: 500 to 2,000 on a
+        n, the rows of a context: a count, or a share of the pool. ``"auto"``: 1,000 to 2,000 on a
         CPU, to 3,000 on a GPU, by K; all rows where the pool is small (docs/defaults.md).
     budget : str, float or None, default=None
         What a prediction may take: ``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of

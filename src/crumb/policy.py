@@ -1,10 +1,10 @@
 """How many contexts, of how many rows, where the user leaves it open. docs/defaults.md has the
 measurements.
 
-A cluster of five queries is narrow enough for its context to be local. More contexts of fewer rows
-beat fewer contexts of more rows for the same time, down to 500 rows. A device sets how many rows
-all contexts may have together: fewer, where rows are wide. A pool that fits into one context is
-one context.
+A device sets how many rows all contexts may have together: fewer, where rows are wide. How they are
+shared out matters little, from 200 contexts of 500 rows to 20 of 5,000. A cluster of five queries
+is narrow enough for its context to be local, and contexts of 1,000 rows are safe where one rule
+holds for the whole table. A pool that fits into one context is one context.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 QUERIES_A_CLUSTER = 5
 FEWEST_CLUSTERS = 20  # that large contexts, which the user asked for, are never fewer than
-LEAST_ROWS = 500  # of a context
+USUAL_ROWS, LEAST_ROWS = 1_000, 500  # of a context; the least where queries are very many
 USUAL_COLUMNS = 30  # of a table; a pass through wider ones takes longer in proportion
 
 
@@ -27,8 +27,8 @@ class Room:
     pool: int  # rows of a pool that is one context
 
 
-CPU = Room(clusters=200, rows=100_000, context=2_000, pool=2_000)
-GPU = Room(clusters=1_000, rows=1_000_000, context=3_000, pool=5_000)
+CPU = Room(clusters=100, rows=100_000, context=2_000, pool=2_000)
+GPU = Room(clusters=500, rows=500_000, context=3_000, pool=5_000)
 
 
 def choose(
@@ -42,7 +42,7 @@ def choose(
     """K and n for a pool of this shape; what the user has chosen stays.
 
     >>> choose("cpu", (100_000, 20), queries=1_000)
-    (200, 500)
+    (100, 1000)
     >>> choose("cuda", (100_000, 20), queries=1_000)
     (200, 2500)
     >>> choose("cpu", (1_500, 20), queries=1_000)
@@ -54,9 +54,9 @@ def choose(
     if clusters is None and size is None and most == pool_rows <= room.pool:
         return 1, pool_rows
     if clusters is None:
-        room_for = max(FEWEST_CLUSTERS, rows // (size or LEAST_ROWS))
+        room_for = max(FEWEST_CLUSTERS, rows // (size or USUAL_ROWS))
         limit = max(min(room.clusters, room_for), queries // 50 if size is None else 0)
         clusters = max(1, min(-(-queries // QUERIES_A_CLUSTER), limit))
-    if size is None:  # few contexts may be larger, within half of the room: it brings little
-        size = min(max(rows // (2 * clusters), LEAST_ROWS), room.context, most)
+    if size is None:
+        size = min(max(rows // clusters, LEAST_ROWS), room.context, most)
     return clusters, size

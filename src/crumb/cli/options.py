@@ -71,6 +71,10 @@ def _parameter(metavar: str, text: str, kind: Callable[[str], Any] = str) -> Set
     return _value(metavar, text, kind, default=argparse.SUPPRESS)
 
 
+def _or_none(word: str) -> str | None:
+    return None if word == "none" else word
+
+
 _count, _count_or_none = number_or("auto"), number_or("auto", "none")
 _share = number_or("auto", share=True)
 
@@ -102,7 +106,9 @@ MODEL = {
     "--plan-at": _parameter("WHEN", "predict, or fit: answers do not depend on other queries"),
     "--n-estimators": _parameter("E", "ensemble members of the model", int),
     "--guide": _parameter("NAME", "trees or auto: boosted trees of the whole table guide it"),
-    "--features": _parameter("NAME", "embedding: select by the model's own row embeddings as well"),
+    "--features": _parameter(
+        "NAME", "select by: auto (columns that matter), none (all alike) or embedding", _or_none
+    ),
 }
 ENGINE = {"--engine": _parameter("NAME", "what reads, scores and runs the passes: local or ray")}
 
