@@ -426,8 +426,9 @@ def in_order(frame: pd.DataFrame) -> list[str]:
 
 
 def as_sizes(method: str) -> tuple[int, ...]:
-    """Sizes in the order of their numbers."""
-    return (*map(int, re.findall(r"\d+", method)), len(method))
+    """Sizes with the most contexts first, plain ones before the others."""
+    sizes = SIZES.match(method)
+    return (0, 0) if sizes is None else (int(sizes[2]), -int(sizes[1]), not sizes[3])
 
 
 def against(good: pd.DataFrame, quiet: pd.DataFrame) -> str:
@@ -451,27 +452,29 @@ def against(good: pd.DataFrame, quiet: pd.DataFrame) -> str:
 
 
 def by_size(good: pd.DataFrame) -> str:
-    """Every K and n beside LightGBM, and beside the first of them."""
-    named = good[good["method"].str.match(SIZES)]
-    names = sorted(named["method"].unique(), key=as_sizes)
-    if not names or "lightgbm" not in set(good["method"]):
+    """Losses with every K and n, relative to those of the first and of LightGBM."""
+    named = good["method"].str.match(SIZES)
+    names = sorted(good["method"][named].unique(), key=as_sizes)
+    if not names:
         return ""
-    kept = good[good["method"].isin([*names, "lightgbm"])]
-    by_seed = kept.pivot_table(index=["table", "seed", "queries"], columns="method", values="loss")
+    rivals = [names[0], *({"lightgbm"} & set(good["method"]))]
+    kept = good[named | (good["method"] == "lightgbm")]
+    means = np.log(kept.pivot_table(index="table", columns="method", values="loss"))
     lines = []
     for name in names:
         row = [name]
-        for rival in (names[0], "lightgbm"):
-            if rival == name:
-                row += ["–"] * 4
-                continue
-            both = by_seed[[name, rival]].dropna().groupby("table").mean()
-            count, *rest = verdict(both, name) if len(both) else ["–"] * 4
-            row += [count, *rest]
+        for rival in rivals:
+            gap = (means[name] - means[rival]).dropna()
+            row += [f"{(gap < 0).sum()} of {len(gap)}", ratio(gap.mean()), ratio(gap.median())]
         lines.append(row)
-    each = ["tables", "wins–losses", "median ratio", "p"]
-    to = [f"{what}, against {rival}" for rival in (names[0], "lightgbm") for what in each]
-    return common.markdown(lines, ["K x n", *to])
+    head = [
+        f"{what} {rival}" for rival in rivals for what in ("lower than", "mean to", "median to")
+    ]
+    return common.markdown(lines, ["K x n", *head])
+
+
+def ratio(gap: float) -> str:
+    return f"{np.exp(gap):.3f}"
 
 
 def verdict(means: pd.DataFrame, ours: str) -> list[Any]:
