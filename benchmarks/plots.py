@@ -1,4 +1,4 @@
-"""The pictures of docs/performance.md and docs/online.md, from the results beside this file.
+"""The pictures of performance.md, online.md and defaults.md in docs, from the results here.
 
 python benchmarks/plots.py
 """
@@ -139,6 +139,31 @@ def online_drift() -> None:
     save(figure, "online_drift.png")
 
 
+def sizes() -> None:
+    """What K contexts of n rows cost and bring: the mean loss over large tables."""
+    losses: dict[str, dict[str, float]] = {}
+    for record in read("large_sizes.json")["records"]:
+        loss = record.get("log_loss", record.get("rmse"))
+        losses.setdefault(record["method"], {})[record["table"]] = math.log(loss)
+    first = losses["200x500-plain"]
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    for method, found in losses.items():
+        numbers = [int(number) for number in method.split("-")[0].split("x") if number.isdigit()]
+        both = [found[table] - first[table] for table in first if table in found]
+        if len(numbers) < 2 or len(both) < len(first):  # on some tables only
+            continue
+        (clusters, size), weighed = numbers, "plain" not in method
+        place = clusters * size, math.exp(np.mean(both))
+        axes.plot(*place, "o", color=COLOURS["auto"] if weighed else COLOURS["exact"])
+        label = f"{clusters} × {size:,}" + (", columns weighed" if weighed else "")
+        shift = (6, -11 if size == 2_000 else 4)
+        axes.annotate(label, place, xytext=shift, textcoords="offset points", fontsize=8)
+    axes.set(xscale="log", xlabel="rows of all contexts, K · n", xlim=(8e4, 7e5))
+    axes.set_ylabel("loss, relative to 200 × 500 (mean of 27 tables)")
+    axes.grid(alpha=0.3)
+    save(figure, "sizes.png")
+
+
 def smooth(values: np.ndarray, width: int = 5) -> np.ndarray:
     return (
         np.convolve(values, np.full(width, 1 / width), mode="valid")
@@ -152,3 +177,4 @@ if __name__ == "__main__":
     stage3()
     if (RESULTS / "online_drift.json").exists():  # from real tables, which not everybody has
         online_drift()
+    sizes()
