@@ -115,6 +115,8 @@ class Rung:
     rows: int
     seconds: float
     gigabytes: float
+    passes: int  # one a context: some strategies have more of them than K
+    least: float  # seconds where the clock cuts every context to the fewest rows
 
     def excess(self, budget: Budget) -> float:
         """What it takes as a multiple of the budget."""
@@ -145,7 +147,7 @@ def rungs(
     window: int | None,
     clusters: int | None,
     rows: int | None,
-    price: Callable[[int, int], tuple[float, float]],
+    price: Callable[[int, int], tuple[float, float, int, float]],
 ) -> Iterator[Rung]:
     """From low to high; ``clusters`` or ``rows`` that the user has fixed stay as they are."""
     seen = set()
@@ -160,16 +162,26 @@ def rungs(
 
 
 def highest(ladder: Iterator[Rung], budget: Budget) -> Rung:
-    """The highest rung that fits, or the one that exceeds the budget least, with a warning."""
+    """The highest rung that fits, or else the cheapest one that does when it is cut.
+
+    Where not even such a one fits: the one that exceeds the budget least when it is cut.
+    """
     every = list(ladder)
     if fitting := [rung for rung in every if rung.fits(budget)]:
         return fitting[-1]
-    best = min(every, key=lambda rung: rung.excess(budget))
-    warnings.warn(
-        f"The cheapest contexts ({best.clusters} of {best.rows} rows) are expected to take "
-        f"{best.seconds:.1f} s and {best.gigabytes:.2f} GB, more than the budget; they are used.",
-        stacklevel=4,
+    over = [replace(rung, seconds=rung.least).excess(budget) for rung in every]
+    least = max(1.0, min(over))
+    cheapest, best = (
+        min(some, key=lambda rung: rung.excess(budget))
+        for some in (every, [one for one, cut in zip(every, over, strict=True) if cut <= least])
     )
+    said = f"the cheapest, {cheapest.passes:,} of {cheapest.rows:,} rows, should take"
+    said += f" {cheapest.seconds:.1f} s and {cheapest.gigabytes:.2f} GB."
+    if best.seconds > (budget.seconds or math.inf):
+        said += f" {best.passes:,} of {best.rows:,} rows are cut as time runs out, to"
+        said += f" {best.least:.1f} s at best."
+    asked = "Give more, or ask fewer queries at a time."
+    warnings.warn(f"No contexts fit into the budget: {said} {asked}", stacklevel=4)
     return best
 
 
@@ -195,7 +207,7 @@ def choose(
     affordable = affordable_values(options.device, options.n_jobs, seconds)
     herds = isinstance(options.strategy, MMD)
 
-    def price(clusters: int, rows: int) -> tuple[float, float]:
+    def price(clusters: int, rows: int) -> tuple[float, float, int, float]:
         load = Load(shape[0], queries, clusters, rows, shape[1])
         asked = options.strategy.demand(shape[0], queries, clusters, rows)
         planning = 0.0
@@ -205,8 +217,11 @@ def choose(
         if herds:
             search = replace(options, affordable=affordable).search(load)
             planning += load.seconds(affordable, options.device, options.n_jobs, search)
-            largest = max(largest, load.bytes(options.device))
-        return spent + slow * planning + passes.seconds(asked.passes, rows, queries), largest / 1e9
+            largest = max(largest, load.bytes(options.device, options.n_jobs, search))
+        sizes = rows, min(rows, LADDER[0])
+        whole, least = (passes.seconds(asked.passes, size, queries) for size in sizes)
+        before = spent + slow * planning
+        return before + whole, largest / 1e9, asked.passes, before + least
 
     fixed = options.n_clusters if options.fixed_clusters else None
     clusters = fixed if options.strategy.shares else queries
