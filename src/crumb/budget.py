@@ -33,6 +33,7 @@ from crumb.pfn import Backend, Output
 from crumb.pool import Labelled
 from crumb.rng import generator
 from crumb.selection import MMD
+from crumb.selection.base import Demand
 from crumb.selection.clustering import clustering_values
 from crumb.table.encoder import take
 
@@ -126,6 +127,10 @@ class Rung:
     def fits(self, budget: Budget) -> bool:
         return self.excess(budget) <= 1
 
+    def expected(self, budget: Budget) -> dict[str, float]:
+        """What a plan says of it."""
+        return {f"expected_{kind}": round(getattr(self, kind), 3) for kind in asdict(budget)}
+
 
 def parse_budget(budget: Any) -> Budget:
     """``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of seconds."""
@@ -205,32 +210,41 @@ def choose(
     assert budget is not None
     seconds = None if budget.seconds is None else HERDING_SHARE * budget.seconds / slow
     affordable = affordable_values(options.device, options.n_jobs, seconds)
-    herds = isinstance(options.strategy, MMD)
+    options = replace(options, affordable=affordable)
 
     def price(clusters: int, rows: int) -> tuple[float, float, int, float]:
         load = Load(shape[0], queries, clusters, rows, shape[1])
         asked = options.strategy.demand(shape[0], queries, clusters, rows)
-        planning = 0.0
-        if not (asked.of_pool and asked.clusters in known):
-            planning = load.weight * _clustering_seconds(asked.points, asked.clusters)
-        largest = passes.bytes(asked.passes, rows, queries)
-        if herds:
-            search = replace(options, affordable=affordable).search(load)
-            planning += load.seconds(affordable, options.device, options.n_jobs, search)
-            largest = max(largest, load.bytes(options.device, options.n_jobs, search))
-        sizes = rows, min(rows, LADDER[0])
-        whole, least = (passes.seconds(asked.passes, size, queries) for size in sizes)
-        before = spent + slow * planning
-        return before + whole, largest / 1e9, asked.passes, before + least
+        planning, held = _planning(options, load, asked, known)
+        largest = max(held, passes.bytes(asked.passes, rows, queries))
+        whole, least = (
+            spent + slow * planning + passes.seconds(asked.passes, size, queries)
+            for size in (rows, min(rows, LADDER[0]))
+        )
+        return whole, largest / 1e9, asked.passes, least
 
     fixed = options.n_clusters if options.fixed_clusters else None
     clusters = fixed if options.strategy.shares else queries
     rows = options.context_size if options.fixed_size else None
     rung = highest(rungs(queries, shape[0], window, clusters, rows, price), budget)
-    expected = {f"expected_{kind}": round(getattr(rung, kind), 3) for kind in asdict(budget)}
-    facts = {**options.facts, "budget": {**asdict(budget), **expected}}
-    k, n = rung.clusters, rung.rows
-    return replace(options, n_clusters=k, context_size=n, affordable=affordable, facts=facts)
+    about = {"budget": {**asdict(budget), **rung.expected(budget)}}
+    facts = {**options.facts, **about}
+    return replace(options, n_clusters=rung.clusters, context_size=rung.rows, facts=facts)
+
+
+def _planning(
+    options: Options, load: Load, asked: Demand, known: Collection[int]
+) -> tuple[float, int]:
+    """Seconds and bytes of stages 1 and 2."""
+    seconds, held = 0.0, 0
+    if not (asked.of_pool and asked.clusters in known):
+        seconds = load.weight * _clustering_seconds(asked.points, asked.clusters)
+    if isinstance(options.strategy, MMD):
+        assert options.affordable is not None
+        search, about = options.search(load), (options.device, options.n_jobs)
+        seconds += load.seconds(options.affordable, *about, search)
+        held = load.bytes(*about, search)
+    return seconds, held
 
 
 def _clustering_seconds(points: int, clusters: int) -> float:
