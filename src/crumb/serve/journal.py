@@ -29,8 +29,8 @@ from crumb.serve.turns import Turns
 LOG = "learned.db"
 MOST_LEARNED = 100_000  # labelled rows that may wait for the next refresh
 AT_ONCE = 1_000  # entries that are read back together
-# Bytes that the files have from the start: what SQLite logs between two checkpoints. A sync of
-# a file that grows waits for what others write to the same disk: 5 ms become 200.
+# Bytes that the files have from the start: what SQLite logs between two checkpoints. The sync of a
+# file that grows takes longer, most of all beside other writers (docs/serving.md).
 ROOM = 1_000 * 4_096
 PRAGMAS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL")
 # ``first``: how many rows the stream had learned before those of this entry.
