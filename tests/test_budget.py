@@ -31,6 +31,7 @@ from crumb.budget import (
     timed,
 )
 from crumb.errors import InvalidInput
+from crumb.herding.search import Load
 from crumb.options import Options
 from crumb.pfn import BackendSettings, resolve_backend
 from crumb.selection.clustering import clustering_values
@@ -86,7 +87,7 @@ def test_what_is_no_budget_is_refused(wrong) -> None:
 
 
 def ladder(queries=1_000, pool=10**6, window=None, clusters=None, rows=None):
-    return rungs(queries, pool, window, clusters, rows, lambda k, n: (k * n / 1e4, n / 1e4))
+    return rungs(queries, pool, window, clusters, rows, lambda k, n: (k * n / 1e4, n / 1e4, k, 0.0))
 
 
 def test_the_default_is_on_the_ladder() -> None:
@@ -104,7 +105,8 @@ def test_the_highest_rung_that_fits_is_taken(seconds: float, gigabytes: float) -
 
 def test_what_does_not_fit_at_all_is_said() -> None:
     with pytest.warns(
-        UserWarning, match=r"2 of 100 rows\) are expected to take 0.0 s and 0.01 GB, more than"
+        UserWarning,
+        match=r"the cheapest, 2 of 100 rows, should take 0.0 s and 0.01 GB. 2 of 100 rows are cut",
     ):
         assert highest(ladder(), Budget(1e-9)).rows == LADDER[0]
 
@@ -233,7 +235,7 @@ def test_every_query_is_a_pass_of_knn() -> None:
             settings(budget=Budget(100.0), strategy="knn"), cost, 300, (50_000, 20), None
         )
     assert chosen.facts["budget"]["expected_seconds"] == 300
-    with pytest.warns(UserWarning, match="1000 of 100 rows"):
+    with pytest.warns(UserWarning, match="1,000 of 100 rows"):
         choose(settings(budget=Budget(100.0), strategy="knn"), cost, 1_000, (50_000, 20), None)
 
 
@@ -275,9 +277,10 @@ def test_a_budget_needs_something_to_choose() -> None:
 
 
 def test_rungs_know_what_fits() -> None:
-    assert Rung(1, 1, 2.0, 3.0).fits(Budget(2.0, 3.0))
-    assert not Rung(1, 1, 2.0, 3.0).fits(Budget(1.9, None))
-    assert not Rung(1, 1, 2.0, 3.0).fits(Budget(None, 2.9))
+    rung = Rung(1, 1, 2.0, 3.0, 1, 0.0)
+    assert rung.fits(Budget(2.0, 3.0))
+    assert not rung.fits(Budget(1.9, None))
+    assert not rung.fits(Budget(None, 2.9))
 
 
 def linear_cost(each=0.0, per_row=0.01) -> PassCost:
@@ -370,10 +373,59 @@ def test_prices_of_strategies() -> None:
     assert expected("micp", context_size=500) == pytest.approx(100 + pool)
     assert expected("micp", context_size=50) == pytest.approx(300 + 10 * pool)
     # Small contexts mean many clusters of the pool: they are not the cheapest ones.
-    with pytest.warns(UserWarning, match="of 20000 rows"):
+    with pytest.warns(UserWarning, match="of 20,000 rows"):
         assert expected("micp", 1e-3) < 5
-    with pytest.warns(UserWarning, match="more than the budget"):
+    with pytest.warns(UserWarning, match="No contexts fit into the budget"):
         assert expected("knn", 100.0, context_size=500) == pytest.approx(300)
+
+
+def test_where_nothing_fits_what_can_be_cut_to_fit_is_taken() -> None:
+    """Clusters of the pool cannot be cut, rows of a context can."""
+    cost, large = PassCost(backend("embedded"), 10, each=0.01, per_work=1e-11), (200_000, 10)
+    with pytest.warns(UserWarning, match="No contexts fit") as warned:
+        chosen = choose(settings(budget=Budget(4.0), strategy="micp"), cost, 500, large, None)
+    contexts = -(-large[0] // chosen.context_size)
+    planning = clustering_values(large[0], contexts) * 10e-9 * Load(*large, 1, 1, 10).weight
+    assert planning + cost.seconds(contexts, LADDER[0], 500) < 4.0
+    assert chosen.facts["budget"]["expected_seconds"] > 4.0
+    said = str(warned[0].message)  # the number of contexts, not K
+    assert "the cheapest, 100 of 2,000 rows, should take 57.3 s" in said
+    assert f" {contexts} of {chosen.context_size:,} rows are cut as time runs out, to 3.9 s" in said
+
+
+def test_gigabytes_that_do_not_suffice_cut_nothing() -> None:
+    cost = PassCost(backend("embedded"), 100, each=0.0, per_work=0.0)
+    with pytest.warns(UserWarning, match=r"s and 0\.\d\d GB\. Give more"):
+        choose(settings(budget=Budget(None, 0.001)), cost, 1_000, (50_000, 20), None)
+
+
+def test_micp_ends_in_time_although_nothing_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sleepy, "pace", 2e-3)
+    model = CrumbRegressor(
+        model=Sleepy(), strategy="micp", budget="3s", device="cpu", n_jobs=1
+    ).fit(X[:2_500], X[:2_500, 0])
+    Sleepy.sizes.clear()
+    with pytest.warns(UserWarning, match="No contexts fit into the budget"):
+        model.predict(X[2_500:])  # 5 s for all of its rows
+    assert 2e-3 * sum(Sleepy.sizes) < 3.5
+
+
+def test_columns_of_a_guide_are_priced(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def look(options, cost, *more):
+        seen.append(cost.columns)
+        return choose(options, cost, *more)
+
+    monkeypatch.setattr("crumb.estimator.choose", look)
+    three = np.digitize(X[:, 0], [-1.0, 1.0])
+    for guide in (None, LogisticRegression()):
+        model = CrumbClassifier(
+            model=LogisticRegression(), budget="30s", device="cpu", n_jobs=1, guide=guide
+        ).fit(X[:500], three[:500])
+        model.plan(X[500:520])
+        model.plan(X[500:520])  # measured again
+    assert seen == [8, 8, 11, 11]
 
 
 def test_random_features_and_the_exact_kernel_cost_what_they_cost() -> None:

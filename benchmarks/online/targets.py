@@ -5,8 +5,8 @@
 Rows a second in requests of 1, 10 and 100 rows; latency at half of the capacity, beside refreshes
 and without; ``/learn`` with 16 clients, and at 200 requests a second alone and beside predictions;
 how long SIGTERM takes. The load comes from this process: on few cores, only ratios within one run
-say something. ``control``: a request that does nothing, at the same rate as ``/learn`` and beside
-the same load. No answer can be quicker than that.
+say something. Two controls run beside ``/learn`` and the predictions: ``control``, a request that
+does nothing, and ``disk``, a block that is written and synced. ``/learn`` needs both.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import tempfile
 import time
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from service import Connection, Served, common, frame, table
 
 LEARNERS = 16
 LESSONS = 200  # requests of /learn a second
+CONTROLS = 50  # controls a second
 
 
 def made(rows: int, seed: int) -> pd.DataFrame:
@@ -128,6 +130,26 @@ class Clients:
             connection.close()
 
 
+class Disk(Clients):
+    """Writes a block of a file that does not grow, and waits until it is on disk."""
+
+    def __init__(self, folder: Path):
+        super().__init__(":0", "", [])
+        self._file = os.open(folder / "block", os.O_RDWR | os.O_CREAT)
+        self._sync()
+
+    async def ask(self, due: float) -> None:
+        await asyncio.to_thread(self._sync)
+        self.seen.append(Seen(due, asyncio.get_running_loop().time(), 200))
+
+    def _sync(self) -> None:
+        os.pwrite(self._file, bytes(4_096), 0)
+        os.fdatasync(self._file)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
 def percentiles(seen: list[Seen]) -> dict[str, Any]:
     if not seen:
         return {"requests": 0}
@@ -200,15 +222,18 @@ class Bench:
         lessons = Clients(server.url, "/learn", self.lessons())
         rate = await lessons.closed(LEARNERS, seconds)
         found["learn"] = {"per_s": round(rate, 1), **percentiles(lessons.seen)}
-        control = Clients(server.url, "/v2/health/live", [b""])
-        for name, clients in (("control", control), ("learn", lessons)):
-            found[f"{name}_at_rate"] = percentiles(await clients.poisson(LESSONS, seconds))
-            asked, beside = await asyncio.gather(
-                clients.poisson(LESSONS, seconds), load.poisson(half, seconds)
-            )
-            found[f"{name}_at_rate_beside_half_load"] = percentiles(asked)
-            found[f"half_load_beside_{name}"] = percentiles(beside)
-        for clients in (load, lessons, control):
+        found["learn_at_rate"] = percentiles(await lessons.poisson(LESSONS, seconds))
+        control, disk = Clients(server.url, "/v2/health/live", [b""]), Disk(self.folder)
+        # All at once: a moment in which the machine stands still is seen by every one of them.
+        seen = await asyncio.gather(
+            lessons.poisson(LESSONS, seconds),
+            control.poisson(CONTROLS, seconds),
+            disk.poisson(CONTROLS, seconds),
+            load.poisson(half, seconds),
+        )
+        names = "learn_beside_half_load", "control", "disk", "half_load_beside_learn"
+        found |= dict(zip(names, map(percentiles, seen), strict=True))
+        for clients in (load, lessons, control, disk):
             clients.close()
 
     async def _refreshing(self, server: Served, rate: float, found: dict[str, Any]) -> None:

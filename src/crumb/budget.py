@@ -33,6 +33,7 @@ from crumb.pfn import Backend, Output
 from crumb.pool import Labelled
 from crumb.rng import generator
 from crumb.selection import MMD
+from crumb.selection.base import Demand
 from crumb.selection.clustering import clustering_values
 from crumb.table.encoder import take
 
@@ -115,6 +116,8 @@ class Rung:
     rows: int
     seconds: float
     gigabytes: float
+    passes: int  # one a context: some strategies have more of them than K
+    least: float  # seconds where the clock cuts every context to the fewest rows
 
     def excess(self, budget: Budget) -> float:
         """What it takes as a multiple of the budget."""
@@ -123,6 +126,10 @@ class Rung:
 
     def fits(self, budget: Budget) -> bool:
         return self.excess(budget) <= 1
+
+    def expected(self, budget: Budget) -> dict[str, float]:
+        """What a plan says of it."""
+        return {f"expected_{kind}": round(getattr(self, kind), 3) for kind in asdict(budget)}
 
 
 def parse_budget(budget: Any) -> Budget:
@@ -145,7 +152,7 @@ def rungs(
     window: int | None,
     clusters: int | None,
     rows: int | None,
-    price: Callable[[int, int], tuple[float, float]],
+    price: Callable[[int, int], tuple[float, float, int, float]],
 ) -> Iterator[Rung]:
     """From low to high; ``clusters`` or ``rows`` that the user has fixed stay as they are."""
     seen = set()
@@ -160,16 +167,26 @@ def rungs(
 
 
 def highest(ladder: Iterator[Rung], budget: Budget) -> Rung:
-    """The highest rung that fits, or the one that exceeds the budget least, with a warning."""
+    """The highest rung that fits, or else the cheapest one that does when it is cut.
+
+    Where not even such a one fits: the one that exceeds the budget least when it is cut.
+    """
     every = list(ladder)
     if fitting := [rung for rung in every if rung.fits(budget)]:
         return fitting[-1]
-    best = min(every, key=lambda rung: rung.excess(budget))
-    warnings.warn(
-        f"The cheapest contexts ({best.clusters} of {best.rows} rows) are expected to take "
-        f"{best.seconds:.1f} s and {best.gigabytes:.2f} GB, more than the budget; they are used.",
-        stacklevel=4,
+    over = [replace(rung, seconds=rung.least).excess(budget) for rung in every]
+    least = max(1.0, min(over))
+    cheapest, best = (
+        min(some, key=lambda rung: rung.excess(budget))
+        for some in (every, [one for one, cut in zip(every, over, strict=True) if cut <= least])
     )
+    said = f"the cheapest, {cheapest.passes:,} of {cheapest.rows:,} rows, should take"
+    said += f" {cheapest.seconds:.1f} s and {cheapest.gigabytes:.2f} GB."
+    if best.seconds > (budget.seconds or math.inf):
+        said += f" {best.passes:,} of {best.rows:,} rows are cut as time runs out, to"
+        said += f" {best.least:.1f} s at best."
+    asked = "Give more, or ask fewer queries at a time."
+    warnings.warn(f"No contexts fit into the budget: {said} {asked}", stacklevel=4)
     return best
 
 
@@ -193,29 +210,41 @@ def choose(
     assert budget is not None
     seconds = None if budget.seconds is None else HERDING_SHARE * budget.seconds / slow
     affordable = affordable_values(options.device, options.n_jobs, seconds)
-    herds = isinstance(options.strategy, MMD)
+    options = replace(options, affordable=affordable)
 
-    def price(clusters: int, rows: int) -> tuple[float, float]:
+    def price(clusters: int, rows: int) -> tuple[float, float, int, float]:
         load = Load(shape[0], queries, clusters, rows, shape[1])
         asked = options.strategy.demand(shape[0], queries, clusters, rows)
-        planning = 0.0
-        if not (asked.of_pool and asked.clusters in known):
-            planning = load.weight * _clustering_seconds(asked.points, asked.clusters)
-        largest = passes.bytes(asked.passes, rows, queries)
-        if herds:
-            search = replace(options, affordable=affordable).search(load)
-            planning += load.seconds(affordable, options.device, options.n_jobs, search)
-            largest = max(largest, load.bytes(options.device))
-        return spent + slow * planning + passes.seconds(asked.passes, rows, queries), largest / 1e9
+        planning, held = _planning(options, load, asked, known)
+        largest = max(held, passes.bytes(asked.passes, rows, queries))
+        whole, least = (
+            spent + slow * planning + passes.seconds(asked.passes, size, queries)
+            for size in (rows, min(rows, LADDER[0]))
+        )
+        return whole, largest / 1e9, asked.passes, least
 
     fixed = options.n_clusters if options.fixed_clusters else None
     clusters = fixed if options.strategy.shares else queries
     rows = options.context_size if options.fixed_size else None
     rung = highest(rungs(queries, shape[0], window, clusters, rows, price), budget)
-    expected = {f"expected_{kind}": round(getattr(rung, kind), 3) for kind in asdict(budget)}
-    facts = {**options.facts, "budget": {**asdict(budget), **expected}}
-    k, n = rung.clusters, rung.rows
-    return replace(options, n_clusters=k, context_size=n, affordable=affordable, facts=facts)
+    about = {"budget": {**asdict(budget), **rung.expected(budget)}}
+    facts = {**options.facts, **about}
+    return replace(options, n_clusters=rung.clusters, context_size=rung.rows, facts=facts)
+
+
+def _planning(
+    options: Options, load: Load, asked: Demand, known: Collection[int]
+) -> tuple[float, int]:
+    """Seconds and bytes of stages 1 and 2."""
+    seconds, held = 0.0, 0
+    if not (asked.of_pool and asked.clusters in known):
+        seconds = load.weight * _clustering_seconds(asked.points, asked.clusters)
+    if isinstance(options.strategy, MMD):
+        assert options.affordable is not None
+        search, about = options.search(load), (options.device, options.n_jobs)
+        seconds += load.seconds(options.affordable, *about, search)
+        held = load.bytes(*about, search)
+    return seconds, held
 
 
 def _clustering_seconds(points: int, clusters: int) -> float:

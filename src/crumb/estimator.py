@@ -390,6 +390,9 @@ class _Crumb(BaseEstimator):
         # Each time: an hour later the machine may be busy.
         about = self.pool_.sample, queries, options.seed, options.budget, self._pass_cost
         self._pass_cost = cost = measure(self.backend_, *about)
+        if self.pool_.guide is not None and self.pool_.guide.shown:
+            more = guide_columns(self.pool_.n_classes)
+            cost = replace(cost, columns=cost.columns + more)
         slow = slowness(options.device, options.n_jobs)
         spent = time.perf_counter() - started
         known = [clusters for clusters, _ in self.pool_.known_centroids]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crumb.herding.search import Load
+from crumb.herding.search import WORKSPACE_BYTES, Load, resolve_search
 
 
 def test_exact_herding_is_herding_among_all_rows() -> None:
@@ -45,3 +45,18 @@ def test_more_columns_make_a_kernel_value_dearer() -> None:
     assert many.exact == 2 * few.exact
     assert many.candidates_for(10**9) == few.candidates_for(10**9 // 2)
     assert Load(10_000, 100, 10, 100).exact == few.exact
+
+
+def held_bytes(load: Load, way: str, **more) -> int:
+    search = resolve_search(way, more.pop("rff_dim", 256), "auto", load)
+    return load.bytes("cpu", 1, search) - WORKSPACE_BYTES
+
+
+def test_bytes_are_those_of_the_way_that_is_taken() -> None:
+    load = Load(1_000_000, 20_000, 400, 500)
+    assert held_bytes(load, "exact") == 16 * 1_000_000 * 400  # cross-terms and running sums
+    assert held_bytes(load, "rff") == 1_000_000 * (4 * 256 + 400)
+    assert held_bytes(load, "rff", rff_dim=16) == 1_000_000 * (8 * 16 + 400)
+    auto = resolve_search("auto", 256, "auto", load, affordable=2 * 10**9)
+    assert auto.name == "candidates"  # whatever the rows and clusters: those of a thread
+    assert load.bytes("cpu", 1, auto) < load.bytes("cpu", 2, auto) < 300_000_000

@@ -23,7 +23,7 @@ from crumb.cli import main
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.online.memory import FAN
 from crumb.serve.app import make_app
-from crumb.serve.journal import LOG, Entry, Journal, Lesson, Teacher
+from crumb.serve.journal import LOG, ROOM, Entry, Journal, Lesson, Teacher
 from crumb.serve.page import History
 from crumb.serve.schema import Schema
 from crumb.serve.service import Service
@@ -334,6 +334,23 @@ def test_the_log(tmp_path):
         with pytest.raises(PlanMismatch, match="does not fit"):
             Teacher(stream, Schema.of(other), journal).replay()
     journal.close()
+
+
+def test_the_files_of_the_log_do_not_grow(tmp_path):
+    """A sync of a file that grows waits for what others write to the disk."""
+
+    def sizes() -> dict[str, int]:
+        return {path.name: path.stat().st_size for path in tmp_path.glob(f"{LOG}*")}
+
+    for start in (0, 600):  # the second time there is something in it
+        journal = Journal(tmp_path)
+        before = sizes()
+        assert min(before.values()) >= ROOM
+        for first in range(start, start + 600, 50):
+            journal.append([Entry(first + i, 1, 5.0, bytes(1_000)) for i in range(50)])
+        assert sizes() == before
+        assert sum(map(len, journal.entries(0))) == start + 600
+        journal.close()
 
 
 def test_a_damaged_log(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -87,6 +88,14 @@ def test_fingerprints_of_arrays_do_not_depend_on_blocks(monkeypatch: pytest.Monk
     whole = fingerprint(X)
     monkeypatch.setattr("crumb.table.encoder.BLOCK_CELLS", 7)
     assert fingerprint(X) == fingerprint(np.asfortranarray(X)) == whole
+
+
+@pytest.mark.parametrize("place", ["queries.csv", Path("queries.parquet")])
+def test_files_in_the_place_of_queries(place) -> None:
+    frame, y = mixed()
+    clf = CrumbClassifier(model=DummyClassifier()).fit(frame, y)
+    with pytest.raises(InvalidInput, match=r"A table is needed here, not files: read .*queries"):
+        clf.predict(place)
 
 
 def test_the_target_by_name(tmp_path) -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from crumb.errors import InvalidInput, positive
+from crumb.herding.candidates import GROUP_ROWS
+from crumb.herding.greedy import SINGLE_CELLS
 from crumb.herding.neighbours import PAIRS, PAIRS_A_ROW
 from crumb.machine import resolve_jobs
 
@@ -104,9 +106,19 @@ class Load:
             values = self.random_features(search.rff_dim, search.batch)
         return (values + self.within) * _nanoseconds(device, n_jobs) * 1e-9
 
-    def bytes(self, device: str) -> int:
-        """What stage 2 takes at most: cross-terms and running sums, and room to work in."""
-        return WORKSPACE_BYTES + self.rows * self.clusters * (16 if device == "cpu" else 8)
+    def bytes(self, device: str, n_jobs: int | None, search: Search) -> int:
+        """What stage 2 takes at most, with room to work in."""
+        cell = 8 if device == "cpu" else 4
+        if search.name == "rff":  # the features, and which rows are taken
+            feature = 4 if self.rows * search.rff_dim > SINGLE_CELLS else cell
+            held = self.rows * (search.rff_dim * feature + self.clusters)
+        elif search.name == "candidates":  # the points of a group, three times, for each thread
+            group = max(GROUP_ROWS, 2 * search.most_candidates)
+            candidates = min(resolve_jobs(n_jobs) * group, self.clusters * self.rows)
+            held = candidates * (self.columns + 3) * 16
+        else:  # cross-terms and running sums
+            held = 2 * cell * self.rows * self.clusters
+        return WORKSPACE_BYTES + held
 
 
 def affordable_values(device: str, n_jobs: int | None = None, seconds: float | None = None) -> int:

@@ -29,6 +29,9 @@ from crumb.serve.turns import Turns
 LOG = "learned.db"
 MOST_LEARNED = 100_000  # labelled rows that may wait for the next refresh
 AT_ONCE = 1_000  # entries that are read back together
+# Bytes that the files have from the start: what SQLite logs between two checkpoints. The sync of a
+# file that grows takes longer, most of all beside other writers (docs/serving.md).
+ROOM = 1_000 * 4_096
 PRAGMAS = ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL")
 # ``first``: how many rows the stream had learned before those of this entry.
 TABLE = """CREATE TABLE IF NOT EXISTS learned
@@ -55,7 +58,7 @@ class Journal:
             for pragma in PRAGMAS:
                 self._file.execute(f"PRAGMA {pragma}")
             self._file.execute(TABLE)
-            self._file.execute("DELETE FROM learned WHERE first < 0")  # takes the lock
+            self._make_room()  # takes the lock
         except sqlite3.DatabaseError as error:
             self._file.close()
             if "locked" in str(error):
@@ -64,6 +67,12 @@ class Journal:
             raise PlanMismatch(f"{folder / LOG} cannot be used: {error}.") from error
         for leftover in folder.glob(".*.part"):  # of a process that was killed while it wrote
             leftover.unlink(missing_ok=True)
+
+    def _make_room(self) -> None:
+        """What is deleted leaves its place in the files to what comes."""
+        self._file.execute("REPLACE INTO learned VALUES (-1, 0, 0, zeroblob(?))", [ROOM])
+        self._file.execute("DELETE FROM learned WHERE first < 0")
+        self._file.execute("PRAGMA wal_checkpoint")
 
     def append(self, entries: Sequence[Entry]) -> None:
         """All of them are on disk when this returns; where it raises, none is."""

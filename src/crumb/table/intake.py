@@ -54,6 +54,8 @@ def to_rows(X: Any, *, min_rows: int = 1, learning: bool = False) -> Rows:
     """
     if sparse.issparse(X):
         raise TypeError("Sparse matrices are not supported: pass X.toarray(), or a data frame.")
+    if in_files(X):
+        raise InvalidInput(f"A table is needed here, not files: read {X!r} first (pandas, polars).")
     if not isinstance(X, pd.DataFrame):
         X = _from_package(X)
     if isinstance(X, pd.DataFrame):
