@@ -50,7 +50,7 @@ def write_commands(app: Any) -> None:
 def example(pages: Path, name: str) -> str:
     """As one of the pages has it; the tests run those on the page of the command line."""
     texts = [(pages / page).read_text(encoding="utf-8") for page in EXAMPLES]
-    command = re.compile(rf"^crumb {name}\b.*(?:\\\n.*)*$", re.MULTILINE)
+    command = re.compile(rf"^crumb {name}\b(?:.*\\\n)*.*$", re.MULTILINE)
     found = next(filter(None, map(command.search, texts)), [f"crumb {name}"])
     return found[0].replace("\n", "\n    ")
 
