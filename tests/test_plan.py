@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import pickle
+import re
 import zipfile
+from functools import partial
 
 import brute_force
 import numpy as np
 import pandas as pd
 import pytest
+import tqdm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -357,3 +360,17 @@ def test_no_clustering_and_each_query_alone() -> None:
     assert select_contexts(POOL, QUERIES, n_clusters=60, context_size=10).n_clusters == 60
     assert select_contexts(POOL, QUERIES, n_clusters=1_000, context_size=10).n_clusters == 60
     assert select_contexts(POOL, QUERIES[:1], context_size=300).contexts[0].shape == (300,)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "exact", "candidates", "rff"])
+def test_the_herding_bar_moves_while_contexts_grow(
+    kernel: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is drawn at every step here; by default tqdm draws ten times a second."""
+    monkeypatch.setattr(tqdm, "tqdm", partial(tqdm.tqdm, mininterval=0))
+    options = {"n_clusters": 2, "context_size": 50, "kernel": kernel, "herd_batch": 5}
+    if kernel == "candidates":
+        del options["herd_batch"]  # it takes one row at a time
+    select_contexts(POOL, QUERIES, **options, verbose=1)
+    shown = re.findall(r"herding: +(\d+)%", capsys.readouterr().err)
+    assert len({number for number in map(int, shown) if 0 < number < 100}) >= 8

@@ -35,12 +35,12 @@ def test_links_of_the_long_description_are_absolute() -> None:
 
 def test_every_place_knows_the_same_project() -> None:
     urls = dict(line.split(", ") for line in PROJECT.get_all("Project-URL"))
-    recipe, citation = (
-        yaml.safe_load(read("packaging", "conda", "recipe.yaml")),
-        read("CITATION.cff"),
-    )
-    assert recipe["context"]["version"] == crumb.__version__
-    assert recipe["about"]["homepage"] == yaml.safe_load(citation)["repository-code"]
+    recipe = yaml.safe_load(read("packaging", "conda", "recipe.yaml"))
+    citation = yaml.safe_load(read("CITATION.cff"))
+    newest = re.findall(r"^## (.*)", read("CHANGELOG.md"), re.MULTILINE)[0]
+    versions = recipe["context"]["version"], citation["version"], newest, PROJECT["Version"]
+    assert set(versions) == {crumb.__version__}
+    assert recipe["about"]["homepage"] == citation["repository-code"]
     assert urls["Repository"] == recipe["about"]["homepage"]
     assert urls["Documentation"] == recipe["about"]["documentation"]
 

@@ -18,6 +18,8 @@ else:
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 REPOSITORY = PROJECT["urls"]["Repository"]
+EXAMPLES = ("command-line.md", "serving.md")
+INSIDE = ("sklearn", "crumb.selection", "crumb.scale")
 OUTWARD = re.compile(r"\]\((\.\./[^)\s]+)\)")
 
 
@@ -33,6 +35,7 @@ def write_commands(app: Any) -> None:
     lines = ["Commands", "========", "", "``crumb COMMAND --help`` says the same.", ""]
     for name, (text, groups) in COMMANDS.items():
         lines += [f"crumb {name}", "-" * (6 + len(name)), "", f"{text[0].upper()}{text[1:]}.", ""]
+        lines += ["::", "", f"    {example(Path(app.srcdir), name)}", ""]
         lines += [f".. program:: crumb {name}", ""]
         for title, options in groups.items():
             lines += [f".. rubric:: {title[0].upper()}{title[1:]}", ""] if title else []
@@ -42,6 +45,14 @@ def write_commands(app: Any) -> None:
     page = Path(app.srcdir) / "reference" / "commands.rst"
     if not page.exists() or page.read_text(encoding="utf-8") != "\n".join(lines):
         page.write_text("\n".join(lines), encoding="utf-8")
+
+
+def example(pages: Path, name: str) -> str:
+    """As one of the pages has it; the tests run those on the page of the command line."""
+    texts = [(pages / page).read_text(encoding="utf-8") for page in EXAMPLES]
+    command = re.compile(rf"^crumb {name}\b(?:.*\\\n)*.*$", re.MULTILINE)
+    found = next(filter(None, map(command.search, texts)), [f"crumb {name}"])
+    return found[0].replace("\n", "\n    ")
 
 
 def shown(flags: str, settings: dict[str, Any]) -> list[str]:
@@ -77,6 +88,6 @@ def point_outward(app: Any, name: str, source: list[str]) -> None:
 
 
 def skip_inherited(_app: Any, _what: str, name: str, obj: Any, skip: bool, _opts: Any) -> bool:
-    """What scikit-learn adds to every estimator is in its own documentation."""
-    theirs = getattr(obj, "__module__", None) or ""
-    return skip or theirs.startswith("sklearn") or bool(re.fullmatch(r"set_\w+_request", name))
+    """scikit-learn documents its own; methods of strategies and engines are not called by users."""
+    inside = (getattr(obj, "__module__", None) or "").startswith(INSIDE)
+    return skip or inside or bool(re.fullmatch(r"set_\w+_request", name))

@@ -32,6 +32,9 @@ SECTIONS = {
 }
 TITLE = "CRUMB: the paper's experiments, run again"
 VERSIONS = ("crumb", "python", "torch", "tabicl", "sklearn")
+NAMES = """**CRUMB** chooses rows as the library does by itself: by the exact kernel, one at a time.
+**CRUMB, as in the paper** takes random features (D = 64) and batches of 50. n and K are those of
+the protocol for both."""
 NO_SCORE = "No run ended well: there is nothing to show."
 
 
@@ -115,7 +118,7 @@ def _facts(rows: pd.DataFrame) -> list[str]:
     runs = f"{counted(len(rows), 'run')} of {counted(rows['dataset'].nunique(), 'data set')}"
     versions = [f"{name} {names(rows[name]).replace(', ', '/')}" for name in VERSIONS]
     first = f"{runs}, {names(days)}, models: {names(rows['model'])}."
-    return [first, f"Run on {names(machines)}; {', '.join(versions)}."]
+    return [first, f"Run on {names(machines)}; {', '.join(versions)}.", NAMES]
 
 
 def _footer(found: Results) -> str:

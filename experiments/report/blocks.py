@@ -19,7 +19,7 @@ from experiments.report.numbers import NOTHING, code, column, counted, span
 
 HOW = re.compile(r":(\+?[0-9pse][<>]?)$")  # at the end of a title, for ``numbers.column``
 NUMBER = re.compile(r"\**[−+<>~]?\s?(\d|–)|$")
-CRUMB = "crumb"
+CRUMB = "crumb"  # the paper's configuration
 METRICS = dict(zip(SCORES, ["accuracy", "ROC AUC", "log-loss", "RMSE", "R²"], strict=True))
 ENDINGS = {"timeout": "timed out", "error": "failed", "missing": "could not be run"}
 COSTS = {"plan_seconds": "selection, s:s", "pass_seconds": "passes, s:s", "seconds": "all, s:s"}

@@ -13,7 +13,8 @@ from experiments.report.blocks import CRUMB, Block, Figure, Table, by_lines, sco
 from experiments.report.numbers import NOTHING, code, counted, fixed, p_value, whole
 
 UNITS = {"classification": "accuracy points", "regression": "% of RMSE"}
-TESTS = """p is Wilcoxon's signed-rank test of paired ranks against CRUMB with Bonferroni's
+OURS = figures.label(CRUMB)
+TESTS = f"""p is Wilcoxon's signed-rank test of paired ranks against {OURS}, with Bonferroni's
 correction, over groups as in the paper, and over mean ranks of the data sets: seeds of one data set
 are not independent."""
 MEDALS = ListedColormap(["#e3b31c", "#b9bfc8", "#c98a54"])  # gold, silver, bronze
@@ -53,10 +54,11 @@ def _challengers(rows: pd.DataFrame) -> Table:
         ranks = statistics.dataset_ranks(scores[[name, CRUMB]])
         test = statistics.compare(-ranks, name, CRUMB, len(others))
         leads = dataset_leads(rows, name, CRUMB).groupby("task")["lead"].mean()
-        lines.append((code(name), *leads.reindex([*UNITS]), test.record, test.p, test.p_adjusted))
+        shown = figures.label(name) if name in figures.METHODS else code(name)
+        lines.append((shown, *leads.reindex([*UNITS]), test.record, test.p, test.p_adjusted))
     units = " | ".join(f"{unit}:+2" for unit in UNITS.values())
     columns = f"Method | {units} | sets won / tied / lost | p:p | p adj.:p"
-    return by_lines("Other methods against CRUMB, over data sets", columns, lines)
+    return by_lines(f"Other methods against {OURS}, over data sets", columns, lines)
 
 
 def _times(rows: pd.DataFrame) -> Table:
@@ -85,13 +87,13 @@ def _losses(rows: pd.DataFrame) -> Table:
     gains = dataset_leads(rows, "full")["lead"]
     facts = dataset_leads(rows).assign(N=rows.groupby("dataset")["N"].median(), gain=gains)
     lines = []
-    for name, lost in (("CRUMB loses", True), ("elsewhere", False)):
+    for name, lost in (("it loses", True), ("elsewhere", False)):
         part = facts[(facts["lead"] < 0) == lost]
         counts = [str(len(part)), *(str((part["task"] == task).sum()) for task in UNITS)]
         lines.append((name, *counts, whole(part["N"].median()), fixed(part["gain"].median(), 2)))
     rho = [fixed(statistics.spearman(facts[name], facts["lead"]), 2) for name in ("N", "gain")]
     lines.append(("rank correlation with the lead", *[NOTHING] * 3, *rho))
-    caption = "Where CRUMB loses to uniform, and what the full context gains over uniform there"
+    caption = f"{OURS}: where it loses to uniform, and what the full context gains there"
     columns = "sets | number | classification | regression | median N | median gain of full"
     return by_lines(caption, columns, lines if len(facts) else [])
 
@@ -100,10 +102,10 @@ def _lead_figure(rows: pd.DataFrame) -> Figure:
     panels = []
     for task, part in dataset_leads(rows).groupby("task"):
         unit, colours = UNITS[task], figures.colours(np.where(part["lead"] > 0, CRUMB, "uniform"))
-        shape = {"height": 0.8 + 0.17 * len(part), "xlabel": f"CRUMB − uniform, {unit}"}
+        shape = {"height": 0.8 + 0.17 * len(part), "xlabel": f"lead over uniform, {unit}"}
         title = f"{task.capitalize()} sets"
         panels.append(figures.panel(title, figures.bars, part["lead"], colours, **shape))
-    caption = "CRUMB's lead over uniform, mean over seeds; bars to the left are losses."
+    caption = f"{OURS}: its lead over uniform, mean over seeds; bars to the left are losses."
     return Figure("main-leads", caption, panels)
 
 
@@ -179,9 +181,9 @@ def _wins_and_sizes(rows: pd.DataFrame, scores: pd.DataFrame) -> Figure:
         figures.panel("(a) Wins", wins, ylabel="wins", legend=True),
         figures.panel("(b) Accuracy against context size", _sizes, points, **labels),
     ]
-    caption = """(a) Wins over data sets and seeds, ties shared; p: CRUMB against MICP, Wilcoxon.
-        (b) Median accuracy against mean context size of CRUMB and MICP; a line joins the two on one
-        data set and model (the paper's Figure 4)."""
+    caption = f"""(a) Wins over data sets and seeds, ties shared; p: {OURS}, against MICP, Wilcoxon.
+        (b) Median accuracy against mean context size of both; a line joins the two on one data set
+        and model (the paper's Figure 4)."""
     return Figure("large-wins-and-sizes", caption, panels)
 
 
@@ -235,15 +237,17 @@ def _lead_table(pair: pd.DataFrame, task: str) -> Table:
     cells: dict[str, Any] = {"τ": [f"{tau:g}" for tau in taus]}
     # RMSEs of several data sets have no common scale: then only the relative lead has a mean.
     for name in [*PAIR, "lead"] if published or sets == 1 else []:
-        title = "lead:+3" if name == "lead" else figures.label(name)
-        cells[title] = by_tau[name].agg(["mean", "sem"]).itertuples(index=False, name=None)
+        lead = "lead:+3" if name == "lead" else ""
+        means = by_tau[name].agg(["mean", "sem"]).itertuples(index=False, name=None)
+        cells[lead or figures.label(name)] = means
         if published:
-            cells[f"paper {title}"] = [published.get(tau, {}).get(name, NOTHING) for tau in taus]
+            theirs = [published.get(tau, {}).get(name, NOTHING) for tau in taus]
+            cells[f"paper {lead or name.upper()}"] = theirs
     cells["lead, % of MICP:+1"] = 100 * by_tau["relative"].mean()
     cells["p over runs:p"] = by_tau["lead"].agg(statistics.wilcoxon)
     metric = blocks.METRICS[statistics.RANKED_BY[task]]
     beside = f"{counted(sets, 'data set')}{', beside Table 3' if published else ''}"
-    return table(f"{metric} of CRUMB and MICP, mean ± SEM over {beside}", cells)
+    return table(f"{metric} of {OURS}, and of MICP, mean ± SEM over {beside}", cells)
 
 
 def slopes(points: pd.Series) -> pd.Series:
@@ -271,8 +275,8 @@ def _drift_figure(pairs: dict[str, pd.DataFrame]) -> Figure:
     for task, pair in pairs.items():
         title, labels = f"Lead over MICP, {task}", {"ylabel": f"lead, {DRIFT_UNITS[task]}"}
         panels.append(figures.panel(title, _leads, pair.reset_index(), task, **labels))
-    caption = """CRUMB's lead over MICP against drift: a thin line for each data set, the mean of
-        all in bold with ± SEM; dotted: the paper."""
+    caption = f"""{OURS}: its lead over MICP against drift. A thin line for each data set, the mean
+        of all in bold with ± SEM; dotted: the paper's numbers."""
     return Figure("drift-lead", caption, panels)
 
 
@@ -358,8 +362,8 @@ def _break_even_table(rows: pd.DataFrame) -> Table:
         at, seen = break_even(part)
         said = whole(float(f"{at:.2g}")) if seen else f"> {whole(at)}" if at > 0 else NOTHING
         lines.append((*where, part["N"].min(), part["N"].max(), said))
-    columns = "Model | device | smallest N timed:0 | largest N timed:0 | CRUMB is faster from N ≈"
-    return by_lines("Where CRUMB overtakes the full context", columns, lines)
+    columns = "Model | device | smallest N timed:0 | largest N timed:0 | it is faster from N ≈"
+    return by_lines(f"{OURS}: where it overtakes the full context", columns, lines)
 
 
 def _time_figure(rows: pd.DataFrame, varied: str, other: str, what: str) -> Figure:

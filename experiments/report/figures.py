@@ -42,7 +42,8 @@ class Look(NamedTuple):
 METHODS = {
     "full": Look("Full context", "#33373d", "D"),
     "knn": Look("kNN per query", "#009e73", "^"),
-    "crumb": Look("CRUMB", "#d55e00", "o"),
+    "crumb exact": Look("CRUMB", "#d55e00", "o"),  # what the library does by itself
+    "crumb": Look("CRUMB, as in the paper", "#e69f00", "P"),
     "micp": Look("MICP", "#0072b2", "s"),
     "uniform": Look("Uniform", "#8a8f98", "v"),
     "centroid": Look("Centroid-NN", "#b8568f", "D"),
@@ -50,7 +51,7 @@ METHODS = {
     "case A": Look("A: uniform, no clusters", "#8a8f98", "v"),
     "case B": Look("B: uniform, clusters", "#56a0d0", "s"),
     "case C": Look("C: herding, no clusters", "#b8568f", "^"),
-    "case D": Look("D: herding, clusters (CRUMB)", "#d55e00", "o"),
+    "case D": Look("D: herding, clusters", "#e69f00", "P"),
 }
 # Variants of stage 2 by the first word of names such as "exact, B = 1" and "D = 64, B = 50".
 KERNELS = {"exact,": Look("exact kernel", "#33373d"), "D": Look("random features", "#d55e00")}
@@ -58,7 +59,7 @@ OTHER_COLOURS, MARKERS = ("#a07d00", "#6a51a3", "#7a4a2b", "#2f6f6f"), "os^DvPX"
 
 
 def look(method: str) -> Look:
-    """A method that is not in the paper gets the same colour in every figure and report."""
+    """A method without a look of its own gets the same colour in every figure and report."""
     number = zlib.crc32(method.encode())
     other = Look(method, OTHER_COLOURS[number % 4], MARKERS[number % 7])
     return METHODS.get(method) or KERNELS.get(method.split()[0], other)._replace(label=method)

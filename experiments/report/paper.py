@@ -59,8 +59,8 @@ FINDINGS = {
         positive mean advantage of herding over both alternatives on every model, for classification
         and regression, exact and with random features.""",
     "factorial": """A: uniform rows, no clusters. B: clusters, uniform rows for each. C: herded
-        rows, no clusters. D: both, which is CRUMB. The paper finds D best, A and B alike, and C
-        only a little better.""",
+        rows, no clusters. D: both, which is CRUMB, as in the paper. The paper finds D best, A and B
+        alike, and C only a little better.""",
     "rff": """The paper: most variants perform alike, Centroid-NN and Voronoi-Uniform rank worse,
         and D = 64, B = 50 is within 0.2 points of exact herding and about 10 times faster.""",
     "complexity": """The paper analyses how costs grow and measures none of it. Time here is

@@ -44,7 +44,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _STRATEGIES = ("KNN", "MICP", "MMD", "CentroidNN", "Full", "Uniform", "VoronoiUniform")
 _HOME = {

@@ -7,7 +7,16 @@ from typing import Any
 
 
 class CrumbError(Exception):
-    """Base of the errors that CRUMB raises on purpose."""
+    """Base of the errors that CRUMB raises on purpose.
+
+    Examples
+    --------
+    >>> try:
+    ...     positive("context_size", 0)
+    ... except CrumbError as error:
+    ...     print(error)
+    context_size must be a whole number of at least 1, got 0.
+    """
 
 
 class InvalidInput(CrumbError, ValueError):

@@ -32,7 +32,7 @@ from crumb.pool import Pool, TablePool, check_in_memory
 from crumb.selection import Strategy
 from crumb.table.embedding import RowEmbedding
 from crumb.table.encoder import Rows, TableEncoder, column, stacked
-from crumb.table.intake import in_files, is_csv, read_csv, split_target, to_rows
+from crumb.table.intake import in_files, opened, split_target, to_rows
 from crumb.table.row import Piece, one_row
 from crumb.table.space import EMBEDDING, check_features
 
@@ -134,9 +134,9 @@ class _Crumb(BaseEstimator):
         Parameters
         ----------
         X : table, path or pyarrow dataset
-            The training rows: numpy, pandas, polars, Arrow, or lists; the path of a CSV file; a
-            path or glob of Parquet files. A table in Parquet that is too large for memory stays in
-            its files; queries must be in memory.
+            The training rows: numpy, pandas, polars, Arrow, or lists; or a file, a folder or a glob
+            of CSV or Parquet. CSV is read whole. A table in Parquet that is too large for memory
+            stays in its files. Queries must be in memory.
         y : array (N,) or str
             The labels, or the name of their column in ``X``.
         where : pyarrow expression, list of tuples or None, default=None
@@ -174,7 +174,7 @@ class _Crumb(BaseEstimator):
         options = Options.of(**{name: getattr(self, name) for name in DEFAULTS})
         check_features(self.features)
         check_plan_at(self.plan_at, options)
-        X = read_csv(X) if is_csv(X) else X
+        X = opened(X)
         self._check_guide(X, groups)
         engine = None
         if in_files(X) or self.engine != "local":

@@ -21,7 +21,7 @@ from crumb.pool import Pool, check_in_memory, table_pool
 from crumb.selection import MMD, Problem, Selection
 from crumb.selection.clustering import nearest_centroid, value_order
 from crumb.table.encoder import Rows
-from crumb.table.intake import in_files, to_rows
+from crumb.table.intake import in_files, opened, to_rows
 from crumb.table.space import EMBEDDING, check_features
 
 if TYPE_CHECKING:
@@ -441,7 +441,7 @@ def select_contexts(
         The training rows, as for ``CrumbClassifier.fit``.
     X_queries : table of T rows
     y_pool : array (N,), str or None, default=None
-        The class of each pool row, for ``min_per_class``; for Parquet the name of its column.
+        The class of each pool row, for ``min_per_class``; for files the name of its column.
     features : "auto", array, transformer or None, default=None
         As for ``CrumbClassifier``; ``"auto"`` needs ``y_pool``.
     categorical_features : list or None, default=None
@@ -466,6 +466,7 @@ def select_contexts(
     """
     asked = _without_model(features, options)
     about = {"features": features, "categorical_features": categorical_features}
+    X_pool = opened(X_pool)
     if in_files(X_pool):
         from crumb.scale.engine import resolve_engine
         from crumb.scale.pool import open_pool

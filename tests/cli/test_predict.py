@@ -90,6 +90,21 @@ def test_csv_gz_and_parquet_give_the_same_predictions(crumb, folder):
     pd.testing.assert_frame_equal(pd.read_parquet("out.parquet"), expected, check_dtype=False)
 
 
+def test_folders_of_csv_give_the_same_predictions(crumb, folder):
+    for name in ("train", "test"):
+        Path(name).mkdir()
+        table = pd.read_csv(f"{name}.csv")
+        table[:70].to_csv(f"{name}/a.csv", index=False)
+        table[70:].to_csv(f"{name}/b.csv.gz", index=False)
+    assert crumb(*predict_args())[0] == 0
+    assert crumb(*predict_args(train="train", test="test/*", out="o.csv"))[0] == 0
+    assert Path("o.csv").read_bytes() == Path("out.csv").read_bytes()
+    Path("train/b.csv.gz").write_text("no gzip\n")
+    status, _, err = crumb(*predict_args(train="train"))
+    assert status == 1
+    assert err.startswith(f"crumb: error: {Path('train/b.csv.gz')} cannot be read")
+
+
 def test_columns_are_found_by_name(crumb, folder):
     crumb(*predict_args(), *FAST)
     expected = Path("out.csv").read_text()

@@ -42,6 +42,8 @@ setInterval(() => {
       .filter((svg) => svg.getBoundingClientRect().height < 60).length,
     ink: getComputedStyle(document.body).color,
     fetched: performance.getEntriesByType("resource").map((entry) => entry.name),
+    cut: (refused(99900, "too_many_bytes"), [...document.querySelectorAll(".tiles div")]
+      .filter((tile) => tile.scrollWidth > tile.clientWidth).map((tile) => tile.textContent)),
   });
   document.body.append(out);
 }, 50);
@@ -149,5 +151,6 @@ def test_everything_is_drawn_and_fits(server, tmp_path, width, scheme, ink):
     assert found["looks"] > 0
     assert found["wide"] <= 0
     assert found["empty"] == 0
+    assert found["cut"] == []  # the longest text of a tile stays inside
     assert found["ink"] == ink
     assert all(name.startswith((server.url, "data:")) for name in found["fetched"])

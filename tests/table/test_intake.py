@@ -119,6 +119,42 @@ def test_the_target_by_name(tmp_path) -> None:
     assert plan.sizes.tolist() == [20, 20]
 
 
+def test_a_folder_of_csv_is_the_table_that_was_cut(tmp_path) -> None:
+    """Columns in any order, gaps in one file, and codes that only one file shows to be text."""
+    frame, y = mixed()
+    first = np.arange(len(frame)) < 20
+    table = frame.assign(y=y, code=np.where(first, "007", "A12"), late=np.where(first, None, "yes"))
+    table["year"] = np.where(first, 2020, 2021)
+    table.to_csv(tmp_path / "whole.csv", index=False)
+    for name, part in {"a": table[:10], "b": table[10:20], "c": table[20:]}.items():
+        folder = tmp_path / "parts" / f"year={part['year'].iloc[0]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        order = part.columns if name == "a" else part.columns[::-1]
+        part[order].drop(columns="year").to_csv(folder / f"{name}.csv", index=False)
+    (tmp_path / "parts" / "_SUCCESS").touch()
+    (tmp_path / "parts" / ".hidden.csv").write_text("no,table\n")
+    tree = DecisionTreeClassifier(random_state=0)
+    whole = CrumbClassifier(model=tree).fit(tmp_path / "whole.csv", "y")
+    for path in (tmp_path / "parts", str(tmp_path / "parts" / "*" / "*.csv")):
+        parts = CrumbClassifier(model=tree).fit(path, "y")
+        assert parts.feature_names_in_.tolist() == whole.feature_names_in_.tolist()
+        assert parts.pool_.fingerprint == whole.pool_.fingerprint
+        plan = select_contexts(
+            path, table.drop(columns="y"), y_pool="y", n_clusters=2, context_size=20
+        )
+        assert plan.sizes.tolist() == [20, 20]
+
+
+def test_what_is_wrong_with_a_folder_of_csv(tmp_path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n")
+    (tmp_path / "b.csv").write_text('x,y\n1,"2\n')
+    with pytest.raises(InvalidInput, match=r"b\.csv cannot be read"):
+        CrumbClassifier(model=DummyClassifier()).fit(tmp_path, "y")
+    (tmp_path / "b.csv").unlink()
+    with pytest.raises(InvalidInput, match="filter this one yourself"):
+        CrumbClassifier(model=DummyClassifier()).fit(tmp_path, "y", columns=["x"])
+
+
 def test_what_is_wrong_with_a_target_by_name(tmp_path) -> None:
     frame, _ = mixed()
     (tmp_path / "no.csv").write_bytes(b'a,b\n1,"2\n')

@@ -20,6 +20,7 @@ from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from crumb.scale.engine import LocalEngine
 from crumb.scale.source import count_rows, open_source
+from crumb.table.intake import csv_files, read_csv
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
@@ -90,21 +91,22 @@ def _is_text(column: pd.Series) -> bool:
 
 def read_table(path: str, texts: Iterable[str] = ()) -> pd.DataFrame:
     """A table with at least one row; columns named in ``texts`` are read as text."""
-    suffix = check_suffix(path, TABLES)
-    try:
-        if suffix == ".parquet":
-            table = pd.read_parquet(path)
-        else:
-            table = pd.read_csv(path, low_memory=False, dtype=dict.fromkeys(texts, "str"))
-    except Exception as error:  # readers raise a dozen unrelated types with one meaning
-        if isinstance(error, OSError) and error.errno:
-            raise  # no such file, no permission
-        reason = one_line(str(error))
-        raise InvalidInput(f"{path} cannot be read as a {suffix} table: {reason}") from error
+    table = _read_parquet(path) if is_parquet(path) else read_csv(path, texts)
     if not len(table):
         raise InvalidInput(f"{path} has no rows.")
     table.columns = table.columns.map(str)
     return table
+
+
+def _read_parquet(path: str) -> pd.DataFrame:
+    check_suffix(path, TABLES)
+    try:
+        return pd.read_parquet(path)
+    except Exception as error:  # it raises a dozen unrelated types with one meaning
+        if isinstance(error, OSError) and error.errno:
+            raise  # no such file, no permission
+        reason = one_line(str(error))
+        raise InvalidInput(f"{path} cannot be read as a .parquet table: {reason}") from error
 
 
 def write_table(table: pd.DataFrame, path: str) -> None:
@@ -185,7 +187,7 @@ def fit_table(args: argparse.Namespace, X: pd.DataFrame, y: pd.Series) -> Any:
 
 
 def fit_files(args: argparse.Namespace) -> Any:
-    """The same for a training table in Parquet, or in a CSV file that is read whole."""
+    """The same for a training table in Parquet, or in CSV files that are read whole."""
     if not is_parquet(args.train):
         return fit_table(args, *load_training(args))
     _, estimator = _chosen(args, target_values(args))
@@ -240,6 +242,8 @@ def is_large(args: argparse.Namespace) -> bool:
 
 
 def _many_or_big(path: str) -> bool:
+    if not is_parquet(path):
+        return False
     if Path(path).is_dir() or (has_magic(path) and not Path(path).exists()):
         return True
     if not path.lower().endswith(".parquet"):
@@ -250,7 +254,7 @@ def _many_or_big(path: str) -> bool:
 
 
 def is_parquet(path: str) -> bool:
-    return not path.lower().endswith((".csv", ".csv.gz"))
+    return not csv_files(path)
 
 
 def target_values(args: argparse.Namespace) -> pd.Series:

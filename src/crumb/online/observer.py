@@ -36,6 +36,11 @@ class Stats:
         What the last look found.
     fill : dict
         Queries that wait, by cluster.
+
+    Examples
+    --------
+    >>> Stats(accepted=12, answered=9, pending=3, fill={0: 1, 4: 2}).pending
+    3
     """
 
     accepted: int = 0

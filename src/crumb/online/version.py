@@ -43,6 +43,12 @@ class Answer:
         The cluster whose context answered.
     classes : array or None
         In the order of the probabilities. None: regression.
+
+    Examples
+    --------
+    >>> answer = Answer(np.array([0.1, 0.9]), 1, 3, classes=np.array(["cat", "dog"]))
+    >>> print(answer.classes[answer.value.argmax()])
+    dog
     """
 
     value: Any

@@ -57,13 +57,26 @@ class TargetScale:
 
 @dataclass(frozen=True, eq=False)
 class ContextTask:
-    """One pass: a labelled context, and the queries that share it, as slices of their tables.
+    """One pass: a labelled context, and the queries that share it.
 
-    ``y`` holds numbers for regression, scaled where the back-end ``scales_targets``. For
-    classification it holds the codes 0 … C−1 of the classes
-    in *this* context, and each of them occurs. ``key`` tells one context from another where the
-    same ones will come again; it is None where they will not. ``keep`` says whether such a context
-    may be kept in memory.
+    Parameters
+    ----------
+    context, asked : Slice
+        The rows of the context and the queries, as parts of their tables.
+    y : array (n,)
+        Numbers for regression, scaled where the back-end ``scales_targets``. For classification the
+        codes 0 … C−1 of the classes in *this* context; each of them occurs.
+    key : bytes or None, default=None
+        Tells one context from another where the same ones will come again. None: they will not.
+    keep : bool, default=True
+        Whether such a context may be kept in memory.
+
+    Examples
+    --------
+    >>> rows, queries = np.arange(8.0).reshape(4, 2), np.ones((1, 2))
+    >>> task = ContextTask.of(rows, np.array([0, 1, 1, 0]), queries)
+    >>> task.X.shape, task.queries.shape, task.columns
+    ((4, 2), (1, 2), 2)
     """
 
     context: Slice
@@ -76,7 +89,18 @@ class ContextTask:
     def of(
         cls, X: Rows, y: np.ndarray, queries: Rows, key: bytes | None = None, keep: bool = True
     ) -> ContextTask:
-        """A context that is a table of its own."""
+        """A context that is a table of its own.
+
+        Parameters
+        ----------
+        X, queries : table
+        y, key, keep
+            As for the class.
+
+        Returns
+        -------
+        task : ContextTask
+        """
         table = Numbers(X)
         return cls(Slice.whole(table), y, Slice.whole(Numbers(queries, table)), key, keep)
 
@@ -87,10 +111,12 @@ class ContextTask:
 
     @cached_property
     def queries(self) -> Rows:
+        """The queries, in the same way."""
         return self.asked.rows()
 
     @property
     def columns(self) -> int:
+        """Their number."""
         return self.context.table.rows.shape[1]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -100,7 +126,19 @@ class ContextTask:
 
 @dataclass(frozen=True)
 class Output:
-    """What is asked of a pass: "proba", "label", "mean", "median" or "quantiles"."""
+    """What is asked of a pass.
+
+    Parameters
+    ----------
+    kind : {"proba", "label", "mean", "median", "quantiles"}
+    quantiles : sequence of float, default=()
+        Their levels.
+
+    Examples
+    --------
+    >>> Output("quantiles", (0.1, 0.9)).kind
+    'quantiles'
+    """
 
     kind: str
     quantiles: Sequence[float] = ()
@@ -108,7 +146,30 @@ class Output:
 
 @dataclass(frozen=True)
 class BackendSettings:
-    """What the user may say about how a network runs."""
+    """What the user may say about how a network runs.
+
+    Parameters
+    ----------
+    n_estimators : int
+        Members of its ensemble.
+    options : dict
+        The ``model_options``, for the model's own package.
+    device : str
+    seed : int
+    n_jobs : int or None
+        Threads.
+    categorical_indices : sequence of int, default=()
+        The columns that hold categories.
+    cache_bytes : int, default=0
+        What may be kept of contexts that come again.
+    stack_bytes : int, default=4 GiB
+        Activations of the contexts that share a pass. More would make it no faster.
+
+    Examples
+    --------
+    >>> BackendSettings(n_estimators=1, options={}, device="cpu", seed=0, n_jobs=2).cache_bytes
+    0
+    """
 
     n_estimators: int
     options: dict[str, Any]
@@ -116,13 +177,24 @@ class BackendSettings:
     seed: int
     n_jobs: int | None
     categorical_indices: Sequence[int] = ()
-    cache_bytes: int = 0  # what may be kept of contexts that come again
-    # Activations of the contexts that share a pass. More would make it no faster.
+    cache_bytes: int = 0
     stack_bytes: int = 4 << 30
 
 
 class Backend(ABC):
-    """A model that answers contexts. Holds no network itself, so that it pickles small."""
+    """A model that answers contexts. Holds no network itself, so that it pickles small.
+
+    Examples
+    --------
+    >>> class Mean(Backend):
+    ...     name, outputs = "mean", ("mean",)
+    ...
+    ...     def predict_context(self, task, output):
+    ...         return np.full(len(task.queries), task.y.mean())
+    >>> task = ContextTask.of(np.zeros((2, 1)), np.array([1.0, 3.0]), np.zeros((1, 1)))
+    >>> Mean().predict_context(task, Output("mean")).tolist()
+    [2.0]
+    """
 
     name: str
     settings: BackendSettings
@@ -141,12 +213,34 @@ class Backend(ABC):
 
     @abstractmethod
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
-        """(q, C) for ``"proba"``, (q,) for labels, means and medians, (q, Q) for quantiles."""
+        """The answers to the queries of a task.
+
+        Parameters
+        ----------
+        task : ContextTask
+        output : Output
+
+        Returns
+        -------
+        answers : array
+            (q, C) for ``"proba"``, (q,) for labels, means and medians, (q, Q) for quantiles.
+        """
 
     def predict_contexts(
         self, tasks: Iterable[ContextTask], output: Output
     ) -> Iterator[np.ndarray]:
-        """Answers in the order of the tasks, one network for all of them."""
+        """The same for several tasks, one network for all of them.
+
+        Parameters
+        ----------
+        tasks : iterable of ContextTask
+        output : Output
+
+        Yields
+        ------
+        answers : array
+            In the order of the tasks.
+        """
         for task in tasks:
             yield self.predict_context(task, output)
 
@@ -156,7 +250,16 @@ class Backend(ABC):
         return 1 if self.settings.device == "cpu" else TOGETHER
 
     def embed(self, task: ContextTask) -> np.ndarray:
-        """(q, D): the queries as the model sees them, before rows learn from each other."""
+        """The queries as the model sees them, before rows learn from each other.
+
+        Parameters
+        ----------
+        task : ContextTask
+
+        Returns
+        -------
+        embeddings : array (q, D)
+        """
         raise InvalidInput(
             f"The model {self.name!r} has no row embeddings: "
             f"features='embedding' needs the embedded model or TabICL."
@@ -165,25 +268,66 @@ class Backend(ABC):
     def keep(self, task: ContextTask, call: Call | None = None) -> None:  # noqa: B027
         """Make a context ready before its queries come, if that is possible and there is room.
 
-        ``call``: calls a function in another process, where no query waits for it. Most back-ends
-        keep nothing.
+        Parameters
+        ----------
+        task : ContextTask
+        call : callable or None, default=None
+            Calls a function in another process, where no query waits for it.
         """
 
     def forget(self, keys: Iterable[bytes] | None = None) -> None:  # noqa: B027 (most keep nothing)
-        """Free what is kept of these contexts; of all contexts where none are named."""
+        """Free what is kept.
+
+        Parameters
+        ----------
+        keys : iterable of bytes or None, default=None
+            Of these contexts. None: of all.
+        """
 
     def share(self, other: Backend) -> None:  # noqa: B027 (most keep nothing)
-        """Keep contexts together with another back-end, within the bytes that it may use."""
+        """Keep contexts together with another back-end, within the bytes that it may use.
+
+        Parameters
+        ----------
+        other : Backend
+        """
 
     def work(self, rows: int, queries: int, columns: int) -> float:
-        """What a pass costs, in units of its own: by its rows if nothing better is known."""
+        """What a pass costs: by its rows if nothing better is known.
+
+        Parameters
+        ----------
+        rows, queries, columns : int
+            Of one context.
+
+        Returns
+        -------
+        work : float
+            In units of its own.
+        """
         return float(rows + queries)
 
     def bytes(self, rows: int, queries: int, columns: int) -> float:
-        """Memory that a pass takes, about."""
+        """Memory that a pass takes, about.
+
+        Parameters
+        ----------
+        rows, queries, columns : int
+            Of one context.
+
+        Returns
+        -------
+        bytes : float
+        """
         return 32.0 * columns * (rows + queries)
 
     def check_output(self, output: Output) -> None:
+        """Refuse what the model cannot answer with.
+
+        Parameters
+        ----------
+        output : Output
+        """
         if output.kind not in self.outputs:
             known = ", ".join(repr(kind) for kind in self.outputs)
             raise InvalidInput(

@@ -30,12 +30,26 @@ Waiting = deque[tuple[str, Any]]  # what is under way, and the reference to its 
 class RayEngine(Engine):
     """Ray tasks for shards and Ray actors for passes.
 
-    ``address`` is that of a running cluster: ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``.
-    None: the one that this process is attached to, that of ``RAY_ADDRESS``, or a new one on this
-    machine. At most ``in_flight`` shards, and contexts for each actor, are under way (two for each
-    core, and two for each actor). An actor has ``actor_gpus`` GPUs where the cluster has any (0
-    leaves them alone), and otherwise ``actor_cpus`` cores; there are as many actors as that allows.
-    What was lost with a worker, an actor or a node is run again, ``retries`` times at most.
+    Parameters
+    ----------
+    address : str or None, default=None
+        Of a running cluster: ``"auto"``, ``"host:6379"``, ``"ray://host:10001"``. None: the one
+        that this process is attached to, that of ``RAY_ADDRESS``, or a new one on this machine.
+    in_flight : int or None, default=None
+        Shards, and contexts for each actor, that are under way at most. None: two for each core,
+        and two for each actor.
+    actor_cpus : float, default=2
+        Cores of an actor. There are as many actors as the cluster has room for.
+    actor_gpus : float, default=1
+        GPUs of an actor in their place, where the cluster has any. 0 leaves them alone.
+    retries : int, default=3
+        How often what was lost with a worker, an actor or a node is run again.
+
+    Examples
+    --------
+    >>> from crumb import CrumbClassifier
+    >>> CrumbClassifier(engine=RayEngine(in_flight=64)).engine.retries
+    3
     """
 
     address: str | None = None

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from glob import glob, has_magic
+from glob import has_magic
 from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,8 @@ import pyarrow.parquet as pq
 
 from crumb.errors import InvalidInput
 from crumb.scale.engine import Engine
+from crumb.table.intake import PARQUET, files_at
 
-SUFFIXES = (".parquet", ".pq")
 SHARD_ROWS = 1 << 20  # rows of a shard, about: whole row groups of one file
 BLOCK_ROWS = 1 << 16  # rows that are looked at together
 
@@ -203,21 +202,13 @@ def _dataset(path: str) -> ds.Dataset:
 
 
 def list_files(path: str) -> list[str]:
-    """The Parquet files that a path or a glob stands for, in the order of their names."""
-    if os.path.isfile(path):
-        return [path]
-    if os.path.isdir(path):
-        # Files that writers leave beside the data, as Spark's ``_temporary``, do not count.
-        inside = (file.relative_to(path) for file in Path(path).rglob("*"))
-        files = (file for file in inside if not any(name[0] in "._" for name in file.parts))
-        found = [os.path.join(path, file) for file in files if file.suffix in SUFFIXES]
-    elif has_magic(path):
-        found = [file for file in glob(path, recursive=True) if os.path.isfile(file)]
-    else:
+    """The Parquet files that a path, a folder or a glob stands for."""
+    if not has_magic(path) and not os.path.exists(path):
         raise InvalidInput(f"There is no file or folder {path}.")
+    found = files_at(path, PARQUET)
     if not found:
-        raise InvalidInput(f"{path} has no Parquet file ({' or '.join(SUFFIXES)}).")
-    return sorted(found)
+        raise InvalidInput(f"{path} has no Parquet file ({' or '.join(PARQUET)}).")
+    return found
 
 
 def _unified(dataset: ds.Dataset) -> tuple[pa.Schema, frozenset[str]]:

@@ -20,7 +20,16 @@ from crumb.selection.clustering import cluster, nearest_centroid
 
 
 class Full(Strategy):
-    """The whole pool for all queries, in one pass: what the others try to come near to."""
+    """The whole pool for all queries, in one pass: what the others try to come near to.
+
+    Examples
+    --------
+    >>> from crumb import select_contexts
+    >>> pool, queries = [[float(i)] for i in range(100)], [[2.2], [3.1], [97.4]]
+    >>> plan = select_contexts(pool, queries, strategy="full")
+    >>> plan.sizes.tolist()
+    [100]
+    """
 
     name = "full"
     default_clusters = 1
@@ -33,7 +42,16 @@ class Full(Strategy):
 
 
 class Uniform(Strategy):
-    """One random context for all queries, or with ``n_clusters`` > 1 one for each cluster."""
+    """One random context for all queries, or with ``n_clusters`` > 1 one for each cluster.
+
+    Examples
+    --------
+    >>> from crumb import select_contexts
+    >>> pool, queries = [[float(i)] for i in range(100)], [[2.2], [3.1], [97.4]]
+    >>> plan = select_contexts(pool, queries, strategy="uniform", context_size=4)
+    >>> plan.sizes.tolist(), plan.labels.tolist()
+    ([4], [0, 0, 0])
+    """
 
     name = "uniform"
     default_clusters = 1
@@ -48,7 +66,16 @@ class Uniform(Strategy):
 
 
 class KNN(Strategy):
-    """The n nearest pool rows of each query. Every query is a cluster: ``n_clusters`` is unused."""
+    """The n nearest pool rows of each query. Every query is a cluster: ``n_clusters`` is unused.
+
+    Examples
+    --------
+    >>> from crumb import select_contexts
+    >>> pool, queries = [[float(i)] for i in range(100)], [[2.2], [3.1], [97.4]]
+    >>> plan = select_contexts(pool, queries, strategy="knn", context_size=4)
+    >>> [sorted(rows.tolist()) for rows in plan.contexts]
+    [[1, 2, 3, 4], [2, 3, 4, 5], [96, 97, 98, 99]]
+    """
 
     name = "knn"
     shares = False
@@ -64,7 +91,16 @@ class KNN(Strategy):
 
 
 class CentroidNN(Strategy):
-    """The n nearest pool rows of each query-cluster centroid."""
+    """The n nearest pool rows of each query-cluster centroid.
+
+    Examples
+    --------
+    >>> from crumb import select_contexts
+    >>> pool, queries = [[float(i)] for i in range(100)], [[2.2], [3.1], [97.4]]
+    >>> plan = select_contexts(pool, queries, strategy="centroid", n_clusters=2, context_size=4)
+    >>> [sorted(rows.tolist()) for rows in plan.contexts]
+    [[1, 2, 3, 4], [96, 97, 98, 99]]
+    """
 
     name = "centroid"
 
@@ -79,6 +115,14 @@ class VoronoiUniform(Strategy):
 
     A cell with fewer than n rows is topped up with the rows nearest to its centroid, so that every
     strategy has the same context size (the paper does not say what it does there).
+
+    Examples
+    --------
+    >>> from crumb import select_contexts
+    >>> pool, queries = [[float(i)] for i in range(100)], [[2.2], [3.1], [97.4]]
+    >>> plan = select_contexts(pool, queries, strategy="voronoi", n_clusters=2, context_size=4)
+    >>> plan.sizes.tolist(), plan.labels.tolist()
+    ([4, 4], [0, 0, 1])
     """
 
     name = "voronoi"

@@ -16,7 +16,16 @@ from crumb.selection.base import Problem, Selection, Strategy
 
 
 class MMD(Strategy):
-    """Greedy minimisation of the MMD between each cluster of queries and its context."""
+    """Greedy minimisation of the MMD between each cluster of queries and its context.
+
+    Examples
+    --------
+    >>> from crumb import select_contexts
+    >>> pool, queries = [[float(i)] for i in range(100)], [[2.2], [3.1], [97.4]]
+    >>> plan = select_contexts(pool, queries, strategy="mmd", n_clusters=2, context_size=4)
+    >>> [sorted(rows.tolist()) for rows in plan.contexts]
+    [[1, 2, 3, 4], [96, 97, 98, 99]]
+    """
 
     name = "mmd"
 

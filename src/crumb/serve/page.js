@@ -134,6 +134,9 @@ function lastSeconds(live) {
   const end = Math.floor(live.now), found = new Map(live.seconds.map((second) => [second.time, second]));
   return Array.from({ length: live.length }, (_, i) => found.get(end - live.length + i));
 }
+function refused(count, last) {
+  put("refusals", short(count), last ? `last: ${last.replaceAll("_", " ")}` : "");
+}
 function show(live) {
   const seconds = lastSeconds(live), recent = seconds.slice(-10);
   const latest = recent.filter((second) => second && second.p50 !== null).pop();
@@ -145,7 +148,7 @@ function show(live) {
   put("rate", short(recent.reduce((sum, second) => sum + (second ? second.rows : 0), 0) / recent.length));
   for (const key of ["p50", "p99"]) put(key, ...(latest ? duration(latest[key]) : ["–"]));
   put("pending", short(live.pending), `of ${short(live.max_pending)}`);
-  put("refusals", short(live.refusals), live.last_refusal ? `last: ${live.last_refusal}` : "");
+  refused(live.refusals, live.last_refusal);
   put("plan", live.version, `${ago(live.plan_age)} old`);
   put("score", live.drift.length ? live.drift[live.drift.length - 1].score.toFixed(2) : "–");
   drawRates(live, seconds);

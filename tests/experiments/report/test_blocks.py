@@ -15,7 +15,7 @@ def test_rank_tables_hold_ranks_wins_and_tests():
     scores = blocks.scores_of(rows("main", methods), "main")
     found = {line[0]: line[1:] for line in blocks.rank_table(scores, "x").lines}
     assert found["Full context"][:3] == ("**1.333 ± 0.333**", "2.0", "1 / 0 / 2")
-    assert found["CRUMB"] == ("1.833 ± 0.441", "1.0", "–", "–", "–")
+    assert found["CRUMB, as in the paper"] == ("1.833 ± 0.441", "1.0", "–", "–", "–")
     assert found["Uniform"][:3] == ("2.833 ± 0.167", "0.0", "2 / 1 / 0")
     by_hand = stats.wilcoxon([2 - 3, 2.5 - 2.5, 1 - 3]).pvalue  # ranks of the three data sets
     assert found["Uniform"][3] == numbers.p_value(min(1, 2 * by_hand))

@@ -180,7 +180,9 @@ def test_without_failures_there_is_no_such_section():
     table.loc[0, ["status", "message"]] = ["timeout", "300 s"]
     counts, each = failures(table)
     assert counts.lines == [("main", "timed out", "1", "1")]
-    assert each.lines == [("main", "timed out", "`d0`", "m", "CRUMB", "300 s", "1")]
+    assert each.lines == [
+        ("main", "timed out", "`d0`", "m", "CRUMB, as in the paper", "300 s", "1")
+    ]
 
 
 def test_names_cannot_break_out(tmp_path):
