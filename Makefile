@@ -53,12 +53,14 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/whole.py --out $(RESULTS)/whole.json
 	$(BIN)/python benchmarks/plots.py
 
-# AutoGluon wants an older pandas: an environment of its own, and the tests that need it.
+# AutoGluon and TabArena want an older pandas: an environment of their own, and the tests that need
+# it. torch is named again, so that nothing brings another one.
 OTHER := .venv-autogluon
 autogluon:
 	test -x $(OTHER)/bin/python || $(PYTHON) -m venv $(OTHER)
 	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[autogluon]' pytest
+	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check \
+		torch==2.13.0 -e '.[autogluon,tabarena]' pytest
 	$(OTHER)/bin/python -m pytest tests/integrations
 
 # A venv that was interrupted half-way has no stamp, so the next run finishes it.

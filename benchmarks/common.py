@@ -85,7 +85,8 @@ def write(options: argparse.Namespace, records: Any, device: str = "cpu") -> Non
     """The results, where ``--out`` asks for them."""
     if options.out is None:
         return
-    settings = {name: value for name, value in vars(options).items() if name != "out"}
+    # Not where things were on this machine.
+    settings = {name: value for name, value in vars(options).items() if not isinstance(value, Path)}
     content = {"settings": settings, "environment": environment(device), "records": records}
     with atomic_write(options.out) as file:
         file.write((json.dumps(content, indent=1, default=str) + "\n").encode())

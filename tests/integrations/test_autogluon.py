@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +90,72 @@ def test_settings_reach_the_estimator(tmp_path: Path) -> None:
     assert isinstance(fitted(tmp_path, "binary", SMALL).model, CrumbClassifier)
 
 
-def test_time_limit_becomes_a_budget(tmp_path: Path) -> None:
+def test_short_time_limit_becomes_a_budget(tmp_path: Path) -> None:
     assert 0.1 <= fitted(tmp_path, "binary", {}, time_limit=60).model.budget <= 30
-    assert fitted(tmp_path, "binary", {}).model.budget is None
+    for none in ({}, {"time_limit": 3_600}):  # an hour leaves the defaults
+        assert fitted(tmp_path, "binary", {}, **none).model.budget is None
     for fixed in (SMALL, {"plan_at": "fit"}):
         assert fitted(tmp_path, "binary", fixed, time_limit=60).model.budget is None
     assert fitted(tmp_path, "binary", {"budget": "9s"}, time_limit=60).model.budget == "9s"
 
 
-def test_memory_grows_with_the_table() -> None:
-    tables = [table(rows, 0, "regression") for rows in (100, 200_000)]
-    small, large = (
-        CrumbModel.estimate_memory_usage_static(
-            X=one.drop(columns="target"), y=one["target"], problem_type="regression"
-        )
-        for one in tables
-    )
-    assert 1e9 < small < large < 1e10
+def memory(rows: int, columns: int, **how: Any) -> float:
+    """Gigabytes that AutoGluon is told."""
+    X = pd.DataFrame(np.zeros((rows, columns), np.float32)).add_prefix("x")
+    y = pd.Series(np.zeros(rows))
+    return CrumbModel.estimate_memory_usage_static(X=X, y=y, problem_type="regression", **how) / 1e9
+
+
+# Rows and columns of a table, and the gigabytes that its fit and a prediction took on two cores:
+# blood-transfusion, qsar-biodeg, MIC, polish_companies_bankruptcy, GiveMeSomeCredit, Diabetes130US.
+MEASURED = [(498, 4, 0.27), (904, 41, 0.30), (1_487, 111, 0.43), (5_810, 64, 0.57),
+            (149_900, 10, 0.50), (71_418, 47, 1.48)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "columns", "taken"), MEASURED)
+def test_memory_is_what_was_measured(rows: int, columns: int, taken: float) -> None:
+    assert 0.8 * taken < memory(rows, columns, num_cpus=2) < 2 * taken
+
+
+def test_memory_grows_with_cores_and_the_model() -> None:
+    small = memory(1_000, 20)
+    assert small < memory(1_000, 20, num_cpus=8)
+    large = [memory(1_000, 20, hyperparameters={"model": one}) for one in ("tabicl-v2", "a.ckpt")]
+    assert small < min(large)
+
+
+def test_tabarena_entry(tmp_path: Path) -> None:
+    """TabArena finds it by name, and builds its default configuration bagged in eight folds."""
+    pytest.importorskip("tabarena", reason="extra tabarena")
+    from tabarena.benchmark.experiment import TabArenaV0pt1ExperimentBundle
+    from tabarena.models import register_model_info
+    from tabarena.models.utils import get_model_info_from_name
+
+    from crumb.integrations.tabarena import crumb_info
+
+    register_model_info(crumb_info)
+    assert get_model_info_from_name("CRUMB") is crumb_info
+    bundle = TabArenaV0pt1ExperimentBundle(models=[("CRUMB", 0)], verbosity=0)
+    (experiment,) = bundle.build_experiments(num_cpus=1, num_gpus=0)
+    assert experiment.name == crumb_info.method_metadata.config_default
+    assert experiment.method_kwargs["fit_kwargs"]["num_bag_folds"] == 8
+
+
+def test_tabarenas_runner(tmp_path: Path) -> None:
+    """benchmarks/arena.py, on a small table; a second run takes what the first has kept."""
+    pytest.importorskip("tabarena", reason="extra tabarena")
+    data = table(90, 0, "binary")
+    data.to_parquet(tmp_path / "made.parquet")
+    about = {"name": "made", "file": "made.parquet", "task": "binary", "target": "target"}
+    about |= {"n_rows": 90, "n_features": 2, "tabarena": True}
+    (tmp_path / "index.json").write_text(json.dumps([about]))
+    words = ["--data", tmp_path, "--work", tmp_path / "work", "--cores", 1, "--rivals"]
+    found = []
+    for out in ("first.json", "second.json"):
+        script = Path(__file__).parents[2] / "benchmarks" / "arena.py"
+        command = [sys.executable, script, *words, "RandomForest", "--out", tmp_path / out]
+        subprocess.run([*map(str, command)], check=True, capture_output=True, timeout=600)
+        found.append(json.loads((tmp_path / out).read_text())["records"])
+    assert found[0] == found[1]
+    assert [one["way"] for one in found[0]] == ["CRUMB", "RandomForest"]
+    assert all(0 <= one["error"] < 0.3 and one["train_s"] > 0 for one in found[0])

@@ -126,10 +126,16 @@ def test_weights_that_were_altered_are_refused(
 
 def test_downloads_are_pinned() -> None:
     """To a commit or an archive's digest; a few checksums are not known to us."""
-    unknown = "tabicl-v1", "tabicl-v1.1", "tabpfn-v2.5", "tabpfn-v2.6", "tabpfn-v3.5-fast"
-    for card in models.CARDS:
-        assert card.revision or card.repository is None
-        assert card.sha256 or card.name in unknown
+    assert all(card.revision for card in models.CARDS if card.repository is not None)
+    unknown = {card.file for card in models.CARDS if card.sha256 is None}
+    assert unknown == {
+        "tabicl-classifier-v1-20250208.ckpt",
+        "tabicl-classifier-v1.1-20250506.ckpt",
+        "tabpfn-v2.5-classifier-v2.5_default.ckpt",
+        "tabpfn-v2.5-regressor-v2.5_default.ckpt",
+        "tabpfn-v2.6-regressor-v2.6_default.ckpt",
+        "tabpfn-v3.5-fast-20260909.safetensors",
+    }
 
 
 def test_offline_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

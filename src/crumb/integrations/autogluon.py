@@ -2,8 +2,8 @@
 
     TabularPredictor("price").fit(table, hyperparameters={CrumbModel: {}, "GBM": {}})
 
-Hyperparameters are those of ``CrumbClassifier`` and ``CrumbRegressor``. A time limit becomes a
-``budget`` where the user has left K or n open. Answers depend on the batch, unless ``plan_at`` is
+Hyperparameters are those of ``CrumbClassifier`` and ``CrumbRegressor``. A short time limit becomes
+a ``budget`` where the user has left K or n open. Answers depend on the batch, unless ``plan_at`` is
 ``"fit"``.
 """
 
@@ -15,9 +15,9 @@ import pandas as pd
 
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import BackendUnavailable
+from crumb.pfn.models import COSTS
 
 try:
-    from autogluon.common.utils.pandas_utils import get_approximate_df_mem_usage
     from autogluon.core.models import AbstractModel
 except ImportError as error:
     raise BackendUnavailable(
@@ -26,9 +26,14 @@ except ImportError as error:
 
 PREDICTING = 0.5  # share of a time limit that a prediction may take; most of a fit is quick
 LEAST_BUDGET = 0.1  # seconds
-OVERHEAD = 1 << 30  # bytes: torch and the network
-COPIES = 6  # of the table: as it came, encoded, as numbers, and as points
-CELL_BYTES = 7 << 20  # what a pass takes for each column, by contexts of 2,000 rows
+# Seconds in which the defaults answer on two cores with the embedded network. A longer limit leaves
+# the defaults: every prediction would take the whole of a budget, and hardly be better for it.
+LONG = 120
+# Memory, as measured with the embedded network (docs/autogluon.md).
+OVERHEAD = 300 << 20  # bytes: torch and the network
+CELL_BYTES = 300  # of the table: as it came, encoded, as numbers, and as points
+COLUMN_BYTES = 1_500_000  # of a pass; more for costlier models
+UNKNOWN_COST = 5  # of a model that is not ours by name
 
 
 class CrumbModel(AbstractModel):
@@ -58,23 +63,35 @@ class CrumbModel(AbstractModel):
         # "auto": a predictor that was saved on a GPU also loads where there is none.
         how = {"n_jobs": num_cpus, "device": "auto" if num_gpus else "cpu"}
         settings = {**how, **self._get_model_params()}
-        if time_limit is not None and _open(CrumbClassifier(**settings)):
+        if time_limit is not None and _short(CrumbClassifier(**settings), time_limit):
             settings["budget"] = max(LEAST_BUDGET, PREDICTING * time_limit)
         kind = CrumbRegressor if self.problem_type == "regression" else CrumbClassifier
         self.model = kind(**settings).fit(X, y)
 
     @classmethod
     def _estimate_memory_usage_static(
-        cls, *, X: pd.DataFrame, num_cpus: int = 1, **kwargs: Any
+        cls,
+        *,
+        X: pd.DataFrame,
+        hyperparameters: dict[str, Any] | None = None,
+        num_cpus: int = 1,
+        **kwargs: Any,
     ) -> int:
-        table = COPIES * int(get_approximate_df_mem_usage(X).sum())
-        return OVERHEAD + table + num_cpus * CELL_BYTES * (X.shape[1] + 5)
+        model = (hyperparameters or {}).get("model", "embedded")
+        a_pass = (_cost(model) or UNKNOWN_COST) * COLUMN_BYTES * (X.shape[1] + 5)
+        return OVERHEAD + CELL_BYTES * X.size + num_cpus * a_pass
 
     def _more_tags(self) -> dict[str, Any]:
         return {"can_refit_full": True}
 
 
-def _open(model: CrumbClassifier) -> bool:
-    """Whether the user has left K or n open, and set no budget, and no plan that takes none."""
+def _cost(model: Any) -> int | None:
+    return COSTS.get(model) if isinstance(model, str) else None
+
+
+def _short(model: CrumbClassifier, seconds: float) -> bool:
+    """Whether K or n must give way to a limit: they are open, and the defaults may take longer."""
     free = "auto" in (model.n_clusters, model.context_size)
-    return free and model.budget is None and model.plan_at == "predict"
+    cost = _cost(model.model)
+    long = cost is not None and seconds >= LONG * cost
+    return free and model.budget is None and model.plan_at == "predict" and not long
