@@ -70,6 +70,9 @@ SIZES = re.compile(r"(\d+)x(\d+)(-plain)?")
 PAIRS = [  # a method, and those of which the best is its rival
     ("default", ["micp"]),
     ("default", ["lightgbm"]),
+    ("guide", ["default"]),
+    ("guide", ["lightgbm"]),
+    ("guide", ["lightgbm", "xgboost"]),
     ("guide", ["lightgbm", "xgboost", "catboost"]),
     ("default", ["default-0.1"]),
 ]
