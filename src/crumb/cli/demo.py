@@ -105,6 +105,7 @@ def compare(digits: Digits, context: int, verbose: int) -> tuple[list[Line], dic
             strategy=strategy,
             n_clusters=CLUSTERS if strategy == "mmd" else "auto",
             context_size=context,
+            features=None,  # pixels all say the same kind of thing
             verbose=verbose,
         )
         model.fit(digits.X_pool, digits.y_pool)
