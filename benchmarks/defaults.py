@@ -41,6 +41,7 @@ TABLES = [
     "page-blocks",
 ]
 BASE: dict[str, Any] = {
+    "features": None,
     "context_size": 1_000,
     "n_clusters": 20,
     "n_estimators": 1,
