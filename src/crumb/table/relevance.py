@@ -33,7 +33,7 @@ def relevance_rows(rows: int, columns: int, seed: int) -> np.ndarray:
 def column_weights(
     rows: Rows, encoder: TableEncoder, y: np.ndarray, classify: bool, seed: int, jobs: int
 ) -> np.ndarray:
-    """(columns,) the square root of each column's share of what a forest learns; 1 on average.
+    """(columns,) the root of each column's share of what a forest learns, relative to the average.
 
     ``y``: labels of the rows, of any kind that can be sorted.
     """

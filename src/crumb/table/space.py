@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -142,8 +142,7 @@ class ColumnSpace:
             values = number_column(rows, j)
             points[:, place] = self._standard(values, place)
         first = len(self.numbers)
-        pairs = zip(self.categories, self.indicators, strict=True)
-        for (j, indicators), height in zip(pairs, self.heights, strict=True):
+        for j, indicators, height in self._worded():
             places = indicators.places(column(rows, j))
             known = np.flatnonzero(places >= 0)
             points[known, first + places[known]] = height
@@ -161,13 +160,16 @@ class ColumnSpace:
         point = np.zeros((1, self.width), dtype=self.dtype)
         point[0, : len(self.numbers)] = self._standard(numbers[self.numbers], slice(None))
         first = len(self.numbers)
-        pairs = zip(self.categories, self.indicators, strict=True)
-        for (j, indicators), height in zip(pairs, self.heights, strict=True):
+        for j, indicators, height in self._worded():
             place = indicators.place(values[j])
             if place >= 0:
                 point[0, first + place] = height
             first += indicators.width
         return point
+
+    def _worded(self) -> Iterator[tuple[int, Indicators, float]]:
+        """The columns of categories, their indicators, and how high these are."""
+        return zip(self.categories, self.indicators, self.heights, strict=True)
 
     def _standard(self, values: np.ndarray, place: int | slice) -> np.ndarray:
         with np.errstate(over="ignore"):  # what is infinite then is clipped
