@@ -243,11 +243,6 @@ class TablePool(Labelled, Pool):
         return TableFinder(self.points, codes, options.seed, self.known_centroids)
 
 
-def check_in_memory(where: Any, columns: Any) -> None:
-    if where is not None or columns is not None:
-        raise InvalidInput("where= and columns= are for tables in files: filter this one yourself.")
-
-
 def table_pool(X: Any, y: Any, features: Any, categorical_features: Any) -> TablePool:
     """A table as a pool, without a model; ``y``: the class of each row, their column, or None."""
     X, y = split_target(X, y) if isinstance(y, str) else (X, y)

@@ -15,7 +15,7 @@ from crumb.errors import InvalidInput
 from crumb.herding.kernel import bandwidth_rows
 from crumb.machine import resolve_jobs
 from crumb.options import Options
-from crumb.pool import HeldRows, Labelled, Pool, table_pool
+from crumb.pool import HeldRows, Labelled, Pool
 from crumb.rng import generator
 from crumb.scale.engine import Engine
 from crumb.scale.finder import FileFinder
@@ -29,7 +29,7 @@ from crumb.scale.reader import (
     to_labels,
 )
 from crumb.scale.rules import Block
-from crumb.scale.source import Source, count_rows, open_source
+from crumb.scale.source import Source
 from crumb.selection import Strategy
 from crumb.selection.base import Finder, TableFinder, support_rows
 from crumb.table.encoder import TableEncoder
@@ -52,25 +52,6 @@ def read_whole(source: Source) -> tuple[pd.DataFrame, np.ndarray | None]:
     blocks = pa.concat_tables(blocks)
     labels = None if view.target is None else to_labels(blocks, view.target)
     return to_frame(blocks, view.features, view), labels
-
-
-def open_pool(
-    table: Any,
-    target: str | None,
-    where: Any,
-    columns: Sequence[str] | None,
-    engine: Engine,
-    options: Options,
-    **more: Any,
-) -> Pool:
-    """A pool in files, or in memory where it is small."""
-    source = count_rows(open_source(table, target, where, columns), engine)
-    if not fits_in_memory(source):
-        return FilePool(source, engine, options, **more)
-    frame, labels = read_whole(source)
-    pool = table_pool(frame, labels, more["features"], more["categorical_features"])
-    pool.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
-    return pool
 
 
 class FilePool(Pool):
