@@ -304,7 +304,7 @@ class Strategy(BaseEstimator, ABC):
 
     name: ClassVar[str]
     default_clusters: ClassVar[int | None] = None  # of its own
-    follows_policy: ClassVar[bool] = True  # K and n depend on the queries (policy.py)
+    follows_policy: ClassVar[bool] = True  # K and n depend on the queries: ``choose_sizes``
     drops_rows: ClassVar[bool] = True  # False: every context is the whole pool
     shares: ClassVar[bool] = True  # False: every query has a context of its own
 
