@@ -86,7 +86,7 @@ def engine_for(X: Any, engine: Any, n_jobs: int | None) -> Engine | None:
     return resolve_engine(engine, n_jobs) if in_files(X) or engine != "local" else None
 
 
-def open_table(X: Any, y: Any, where: Any, columns: Any, engine: Engine | None) -> Whole | Source:
+def open_table(X: Any, y: Any, where: Any, columns: Any, engine: Any) -> Whole | Source:
     """A table in memory, where files that are small are read whole, or the files themselves."""
     if not in_files(X):
         if where is not None or columns is not None:
@@ -98,7 +98,6 @@ def open_table(X: Any, y: Any, where: Any, columns: Any, engine: Engine | None) 
 
     if not isinstance(y, (str, type(None))):
         raise InvalidInput("For a table in files y is the name of the target's column.")
-    assert engine is not None
     source = count_rows(open_source(X, y, where, columns), engine)
     facts = {"pool": {"rows": source.rows, "on_disk": False, "covered": True}}
     return Whole(*read_whole(source), facts) if fits_in_memory(source) else source
@@ -125,13 +124,12 @@ def _learn_table(
 
 
 def _learn_files(
-    asked: Any, source: Source, engine: Engine | None, options: Options
+    asked: Any, source: Source, engine: Any, options: Options
 ) -> tuple[Pool, Backend, np.ndarray | None]:
     """A table that stays in its files is learned in one pass."""
     from crumb.scale.pool import FilePool
 
     about = {name: getattr(asked, name) for name in ("features", "categorical_features")}
-    assert engine is not None
     pool = FilePool(source, engine, options, classify=asked.task == "classification", **about)
     validate_data(asked, pool.sample.rows, skip_check_array=True)
     _, classes = encode_labels(pool.distinct_labels, asked.task)

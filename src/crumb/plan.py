@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidFile, InvalidInput, PlanMismatch
+from crumb.evidence import measure_support, measure_traces
 from crumb.files import read_archive, reading, write_archive
 from crumb.learning import Whole, engine_for, open_table
 from crumb.machine import block_threads, progress_bar
@@ -353,8 +354,6 @@ def _keep_rare_classes(
     mmd2 = selection.mmd2 or [UNMEASURED] * len(swapped)
     mmd2 = [UNMEASURED if new else trace for trace, new in zip(mmd2, swapped, strict=True)]
     if evidence:
-        from crumb.evidence import measure_traces
-
         measure_traces(problem, selection, mmd2, swapped)
     return mmd2, swapped
 
@@ -394,8 +393,6 @@ def _support(
     if not evidence:
         queries = len(problem.queries)
         return np.full(queries, np.nan), np.zeros(queries, dtype=bool)
-    from crumb.evidence import measure_support
-
     return measure_support(problem, selection)
 
 
@@ -468,7 +465,7 @@ def select_contexts(
     asked = _without_model(features, options)
     about = {"features": features, "categorical_features": categorical_features}
     X_pool = opened(X_pool)
-    workers = engine_for(X_pool, engine, asked.n_jobs)
+    workers: Any = engine_for(X_pool, engine, asked.n_jobs)
     table = open_table(X_pool, y_pool, where, columns, workers)
     if isinstance(table, Whole):
         pool: Pool = table_pool(table.X, table.y, **about)
@@ -476,7 +473,6 @@ def select_contexts(
     else:
         from crumb.scale.pool import FilePool
 
-        assert workers is not None
         classify = None if y_pool is None else True
         pool = FilePool(table, workers, asked, classify=classify, **about)
     return pool.plan(_points(pool, to_rows(X_queries)), asked.resolve(pool))

@@ -77,6 +77,8 @@ class Pool(ABC):
     n_classes: int | None
     fingerprint: str
     facts: dict[str, Any]  # what a plan should say of the pool
+    sample_points: np.ndarray  # of the rows of ``sample``
+    some_points: np.ndarray  # those behind the bandwidth; all of them where it is in memory
     guide: Guide | None = None
 
     @property
@@ -86,18 +88,8 @@ class Pool(ABC):
 
     @property
     @abstractmethod
-    def some_points(self) -> np.ndarray:
-        """Points that stand for the pool; all of them where it is in memory."""
-
-    @property
-    @abstractmethod
     def sample(self) -> Labelled:
         """Labelled rows that stand for the pool; all of them where it is in memory."""
-
-    @property
-    @abstractmethod
-    def sample_points(self) -> np.ndarray:
-        """The points of these rows."""
 
     @property
     @abstractmethod
@@ -176,6 +168,9 @@ class TablePool(Labelled, Pool):
     facts: dict[str, Any] = field(default_factory=dict)
     token: bytes = field(default_factory=partial(os.urandom, 16))
 
+    def __post_init__(self) -> None:
+        self.sample_points = self.some_points = self.points
+
     @classmethod
     def learn(
         cls,
@@ -215,16 +210,8 @@ class TablePool(Labelled, Pool):
         return ids
 
     @property
-    def some_points(self) -> np.ndarray:
-        return self.points
-
-    @property
     def sample(self) -> TablePool:
         return self
-
-    @property
-    def sample_points(self) -> np.ndarray:
-        return self.points
 
     @property
     def guide_rows(self) -> TablePool:

@@ -40,18 +40,6 @@ def test_the_nearest_rows_of_each_query(rows, queries, seed, ties, offset):
         np.testing.assert_array_equal(mine, np.argsort(distance, kind="stable")[:count])
 
 
-def test_only_some_rows_are_looked_at():
-    rng = np.random.default_rng(0)
-    points, asked, looked = (
-        rng.normal(size=(5_000, 3)),
-        rng.normal(size=(4, 3)),
-        np.arange(3, 5_000, 7),
-    )
-    found = nearest_each(points, asked, np.array([1, 2, 30, 4]), looked)
-    for mine, distance in zip(found, brute_force(points[looked], asked), strict=True):
-        np.testing.assert_array_equal(mine, looked[np.argsort(distance)[: len(mine)]])
-
-
 def test_of_large_pools_a_random_share_is_looked_at(monkeypatch):
     """As many rows as distances are worth computing, but enough to choose from."""
     rng = np.random.default_rng(1)

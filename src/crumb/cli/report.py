@@ -47,8 +47,6 @@ class Way:
 def run(args: argparse.Namespace) -> None:
     check_output(args.out, (".html",), inputs=[args.train, args.test])
     tables = _known(args, load_tables(args, args.test))
-    assert tables.y_train is not None
-    assert tables.y_test is not None
     started = time.perf_counter()
     model = fit_table(args, tables.X_train, tables.y_train)
     costs = {"fit": time.perf_counter() - started}
@@ -198,7 +196,6 @@ def _image(figure: Figure) -> str:
 
 def _worst(model: Any, tables: Tables, answers: pd.DataFrame, plan: crumb.Plan) -> str:
     """The queries with the largest loss, each above the nearest rows of its context."""
-    assert tables.y_test is not None
     losses = _losses(model, tables.y_test, answers)
     shown = []
     for i in np.argsort(-losses, kind="stable")[:WORST]:

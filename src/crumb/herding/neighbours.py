@@ -11,12 +11,10 @@ Shapes: T queries, K clusters, N pool rows, b rows of a block, d columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 
-from crumb.machine import MapBlocks
 from crumb.rng import generator, row_numbers
 
 # From clusters and a number to that many rows of each cluster (or somewhat more or fewer), rising.
@@ -36,7 +34,7 @@ LEAST_REACH = 1e-3  # of the mean reach of the cluster's queries
 NEAR_CELLS = 1 << 17  # of a tile of float64
 TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 BLOCK = 1 << 14  # pool rows that are read at once
-QUERIES, PARTS = 256, 4  # queries searched for at once, at most; fewer keep four threads busy
+QUERIES = 256  # searched for at once
 FIRST_ROUND, GROWTH = 128, 2  # rows of the first round, and how many times as many in the next
 
 
@@ -158,43 +156,25 @@ def fraction_searched(rows: int, queries: int, passes: int = 0) -> float:
     return min(1.0, max(PAIRS, PAIRS_A_ROW * passes) / (rows * queries))
 
 
-def nearest_each(
-    pool: np.ndarray,
-    queries: np.ndarray,
-    counts: np.ndarray,
-    searched: np.ndarray | None = None,
-    map_blocks: MapBlocks = map,
-) -> list[np.ndarray]:
-    """The ``counts`` (T,) rows nearest to each query, nearest first; of equally near ones the
-    first. ``searched``: the rows to search, all by default."""
-    size = min(QUERIES, max(1, -(-len(queries) // PARTS)))
-
-    def near(first: int) -> list[np.ndarray]:
-        some = slice(first, first + size)
-        return _nearest(pool, queries[some], counts[some], searched)
-
-    return list(chain.from_iterable(map_blocks(near, range(0, len(queries), size))))
+def nearest_each(pool: np.ndarray, queries: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
+    """The ``counts`` (T,) rows nearest to each query, nearest first; of equals the first."""
+    parts = (slice(first, first + QUERIES) for first in range(0, len(queries), QUERIES))
+    return [rows for some in parts for rows in _nearest(pool, queries[some], counts[some])]
 
 
-def _nearest(
-    pool: np.ndarray, queries: np.ndarray, counts: np.ndarray, searched: np.ndarray | None
-) -> list[np.ndarray]:
+def _nearest(pool: np.ndarray, queries: np.ndarray, counts: np.ndarray) -> list[np.ndarray]:
     """In rounds: the distances found in one round are a bound for the next one."""
-    total, limits = len(pool if searched is None else searched), np.full(len(queries), np.inf)
     found: Pairs = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+    limits = np.full(len(queries), np.inf)
     start, size = 0, max(FIRST_ROUND, 2 * int(counts.min(initial=0)))
-    while start < total:
-        parts, end = [found], min(total, start + size)
+    while start < len(pool):
+        parts, end = [found], min(len(pool), start + size)
         for first in range(start, end, BLOCK):
-            some = slice(first, min(end, first + BLOCK))
-            # A slice where all rows are searched: no copy.
-            points = pool[some] if searched is None else pool[searched[some]]
-            j, places, distance = below(queries, points, limits)
+            j, places, distance = below(queries, pool[first : min(end, first + BLOCK)], limits)
             parts.append((j, places + first, distance))
         found = _lowest(parts, counts, limits)
         start, size = end, size * GROWTH
-    rows = found[1] if searched is None else searched[found[1]]
-    return np.split(rows, np.searchsorted(found[0], np.arange(1, len(queries))))
+    return np.split(found[1], np.searchsorted(found[0], np.arange(1, len(queries))))
 
 
 def _lowest(parts: list[Pairs], counts: np.ndarray, limits: np.ndarray) -> Pairs:

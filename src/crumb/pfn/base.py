@@ -181,6 +181,9 @@ class BackendSettings:
     stack_bytes: int = 4 << 30
 
 
+Tasks: TypeAlias = Iterable[ContextTask]
+
+
 class Backend(ABC):
     """A model that answers contexts. Holds no network itself, so that it pickles small.
 
@@ -226,9 +229,7 @@ class Backend(ABC):
             (q, C) for ``"proba"``, (q,) for labels, means and medians, (q, Q) for quantiles.
         """
 
-    def predict_contexts(
-        self, tasks: Iterable[ContextTask], output: Output
-    ) -> Iterator[np.ndarray]:
+    def predict_contexts(self, tasks: Tasks, output: Output) -> Iterator[np.ndarray]:
         """The same for several tasks, one network for all of them.
 
         Parameters
@@ -359,6 +360,10 @@ class NetworkBackend(Backend):
         self.outputs = ("proba",) if classification else ("mean", "median", "quantiles")
         self.max_classes = checkpoint.max_classes if classification else None
         self._check_options()
+        self.open()
+
+    def open(self) -> None:
+        """Load the network: weights that do not fit are refused at ``fit``."""
 
     @abstractmethod
     def run(self, task: ContextTask, output: Output) -> np.ndarray:

@@ -15,8 +15,8 @@ import os
 import socket
 import threading
 import zipfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -446,6 +446,16 @@ def _sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Around making a network: a wrong configuration can break its constructor in any way."""
+    try:
+        yield
+    except Exception as error:
+        said = f"The weights in {path} do not fit the network that the file describes."
+        raise InvalidCheckpoint(said) from error
 
 
 read_checkpoint = per_file(_read, most=2)

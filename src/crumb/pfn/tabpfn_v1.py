@@ -21,11 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from crumb.errors import InvalidCheckpoint
 from crumb.machine import free_bytes
-from crumb.pfn.base import BackendSettings, ContextTask, Output
+from crumb.pfn.base import ContextTask, Output, Tasks
 from crumb.pfn.contexts import KeepingBackend, halved, in_groups, tensor_bytes
-from crumb.pfn.models import Checkpoint, per_file, read_checkpoint
+from crumb.pfn.models import fitting, per_file, read_checkpoint
 from crumb.pfn.numbers import Slice
 
 PREFIX = "module."  # of all names in the file, which a parallel run has written
@@ -103,13 +102,9 @@ def _build(path: Path, device: str) -> Network:
     checkpoint = read_checkpoint(path)
     weights = {name.removeprefix(PREFIX): one for name, one in checkpoint.state_dict.items()}
     weights.pop("criterion.weight", None)  # of the loss
-    try:
+    with fitting(path):
         network = Network(checkpoint.config)
         network.load_state_dict(weights)
-    except Exception as error:  # a wrong configuration can break the constructor in any way
-        raise InvalidCheckpoint(
-            f"The weights in {path} do not fit the network that the file describes."
-        ) from error
     return network.eval().requires_grad_(False).to(device)
 
 
@@ -264,19 +259,15 @@ class TabPFNv1Backend(KeepingBackend):
     reserved = frozenset({"device"})
     missing_is_a_value = False
 
-    def __init__(
-        self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
-    ):
-        super().__init__(name, checkpoint, window, settings)
-        self.max_columns = self.network.features  # loaded: may be refused at fit
+    def open(self) -> None:
+        super().open()
+        self.max_columns = self.network.features
 
     @property
     def network(self) -> Network:
         return shared_network(self.path, self.settings.device)
 
-    def predict_contexts(
-        self, tasks: Iterable[ContextTask], output: Output
-    ) -> Iterator[np.ndarray]:
+    def predict_contexts(self, tasks: Tasks, output: Output) -> Iterator[np.ndarray]:
         run = partial(self._group, output=output)
         return in_groups(tasks, self._shape, run, cells, HELD_CELLS)
 

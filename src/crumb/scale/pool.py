@@ -98,8 +98,8 @@ class FilePool(Pool):
         self.n_classes = None if classes is None else len(classes)
         self.reader = Reader(self.encoder, self.space, view.target, classes, seed)
         self.sampled = _held(table, plain, self.reader)  # rows that stand for the pool
-        points = self.sampled_points = self.space.transform(self.sampled.rows)
-        self.bandwidth_points = points[np.searchsorted(plain, bandwidth)]
+        points = self.sample_points = self.space.transform(self.sampled.rows)
+        self.some_points = points[np.searchsorted(plain, bandwidth)]
         self.reference = points[np.searchsorted(plain, support)]
         # Random rows, from which the limits of a pass are estimated.
         self.sketch = Block(sketched, self.reader, sketch, bool(classify))
@@ -118,16 +118,8 @@ class FilePool(Pool):
         return self.size * self.shape[1] <= COVERED_CELLS
 
     @property
-    def some_points(self) -> np.ndarray:
-        return self.bandwidth_points
-
-    @property
     def sample(self) -> HeldRows:
         return self.sampled
-
-    @property
-    def sample_points(self) -> np.ndarray:
-        return self.sampled_points
 
     def finder(self, options: Options) -> Finder:
         if not self.covered:

@@ -204,9 +204,6 @@ def texts(column: pd.Series, missing: Any) -> np.ndarray:
     return words[codes]  # holes have code −1
 
 
-text_of = word_of  # the name that the selection space knows
-
-
 def _range(values: np.ndarray) -> tuple[Any, Any]:
     """Least and largest, whatever is missing."""
     if not values.size:

@@ -28,8 +28,8 @@ import pandas as pd
 from sklearn.base import clone
 
 from crumb.errors import InvalidInput
-from crumb.table.cells import LARGEST
-from crumb.table.encoder import Rows, TableEncoder, column, number_column, text_of, texts
+from crumb.table.cells import LARGEST, word_of
+from crumb.table.encoder import Rows, TableEncoder, column, number_column, texts
 from crumb.table.relevance import AUTO
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Indicators:
 
     def place(self, value: Any) -> int:
         """Which indicator a value has; −1 for none."""
-        return self.known.get(MISSING if value != value else text_of(value), self.unknown)
+        return self.known.get(MISSING if value != value else word_of(value), self.unknown)
 
     def places(self, values: pd.Series) -> np.ndarray:
         codes, distinct = pd.factorize(values)
