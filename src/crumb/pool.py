@@ -21,9 +21,17 @@ from crumb.rng import generator
 from crumb.selection.base import Finder, TableFinder
 from crumb.table.encoder import Rows, TableEncoder, fingerprint, take
 from crumb.table.intake import split_target, to_rows
-from crumb.table.relevance import column_weights, relevance_rows
 from crumb.table.row import Piece, RowReader
-from crumb.table.space import ColumnSpace, Space, checked_weights, is_auto, is_weights, learn_space
+from crumb.table.space import (
+    ColumnSpace,
+    Space,
+    checked_weights,
+    column_weights,
+    is_auto,
+    is_weights,
+    learn_space,
+    relevance_rows,
+)
 
 if TYPE_CHECKING:
     from crumb.guide import Guide

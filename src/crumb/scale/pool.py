@@ -33,8 +33,16 @@ from crumb.scale.source import Source
 from crumb.selection import Strategy
 from crumb.selection.base import Finder, TableFinder, support_rows
 from crumb.table.encoder import TableEncoder
-from crumb.table.relevance import column_weights, relevance_rows
-from crumb.table.space import EMBEDDING, ColumnSpace, Space, is_auto, is_weights, learn_space
+from crumb.table.space import (
+    EMBEDDING,
+    ColumnSpace,
+    Space,
+    column_weights,
+    is_auto,
+    is_weights,
+    learn_space,
+    relevance_rows,
+)
 
 SKETCH_ROWS, SKETCH_CELLS = 100_000, 8_000_000  # rows, and cells, of the sketch
 COVERED_CELLS = 50_000_000  # numbers of a pool whose points are held: 400 MB, twice that at first
