@@ -19,19 +19,10 @@ from crumb.errors import InvalidInput
 from crumb.pfn.numbers import Numbers, Slice
 from crumb.rng import generator
 from crumb.selection.base import Finder, TableFinder
+from crumb.table import space as spaces
 from crumb.table.encoder import Rows, TableEncoder, fingerprint, take
 from crumb.table.intake import split_target, to_rows
 from crumb.table.row import Piece, RowReader
-from crumb.table.space import (
-    ColumnSpace,
-    Space,
-    checked_weights,
-    column_weights,
-    is_auto,
-    is_weights,
-    learn_space,
-    relevance_rows,
-)
 
 if TYPE_CHECKING:
     from crumb.guide import Guide
@@ -81,7 +72,7 @@ class Pool(ABC):
 
     on_disk: ClassVar[bool]
     encoder: TableEncoder
-    space: Space
+    space: spaces.Space
     n_classes: int | None
     fingerprint: str
     facts: dict[str, Any]  # what a plan should say of the pool
@@ -156,7 +147,7 @@ class Pool(ABC):
 
     @cached_property
     def _reader(self) -> RowReader | None:
-        if not isinstance(self.space, ColumnSpace):
+        if not isinstance(self.space, spaces.ColumnSpace):
             return None
         return RowReader(self.encoder, self.space, self.columns is not None)
 
@@ -170,7 +161,7 @@ class TablePool(Labelled, Pool):
     y: np.ndarray
     n_classes: int | None
     encoder: TableEncoder
-    space: Space
+    space: spaces.Space
     points: np.ndarray  # (N, width)
     fingerprint: str
     facts: dict[str, Any] = field(default_factory=dict)
@@ -195,15 +186,15 @@ class TablePool(Labelled, Pool):
 
         ``seed`` and ``jobs`` are for the forest that weighs the columns.
         """
-        if is_auto(features):
-            some = relevance_rows(len(rows), rows.shape[1], seed)
+        if spaces.is_auto(features):
+            some = spaces.relevance_rows(len(rows), rows.shape[1], seed)
             known = take(rows, some), encoder, y[some], n_classes is not None
-            features = column_weights(*known, seed, jobs) if len(some) else None
+            features = spaces.column_weights(*known, seed, jobs) if len(some) else None
         about = () if embed is None else embed.identity()
-        if is_weights(features):
-            features = checked_weights(features, rows.shape[1]).tolist()
+        if spaces.is_weights(features):
+            features = spaces.checked_weights(features, rows.shape[1]).tolist()
         mark = fingerprint(rows, encoder.kinds_, features, *about)
-        space, points = learn_space(features, rows, encoder, y, embed)
+        space, points = spaces.learn_space(features, rows, encoder, y, embed)
         return cls(rows, y, n_classes, encoder, space, points, mark)
 
     @property
@@ -244,7 +235,7 @@ def table_pool(X: Any, y: Any, features: Any, categorical_features: Any) -> Tabl
     encoder = TableEncoder(categorical_features)
     rows = encoder.fit_transform(to_rows(X, learning=True))
     if y is None:
-        features = None if is_auto(features) else features
+        features = None if spaces.is_auto(features) else features
         return TablePool.learn(rows, encoder, np.zeros(len(rows)), None, features)
     classes, codes = np.unique(np.asarray(y), return_inverse=True)
     if len(codes) != len(rows):

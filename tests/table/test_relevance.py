@@ -154,7 +154,7 @@ def test_a_saved_estimator_keeps_its_weights(tmp_path, monkeypatch) -> None:
     clf = CrumbClassifier(n_clusters=2, context_size=50, device="cpu").fit(X, y)
     clf.save(tmp_path / "clf.crumb")
     # Another version of scikit-learn may grow other trees.
-    monkeypatch.setattr("crumb.pool.column_weights", None)
+    monkeypatch.setattr("crumb.table.space.column_weights", None)
     again = load(tmp_path / "clf.crumb", device="cpu")
     np.testing.assert_array_equal(again.predict_proba(X[:20]), clf.predict_proba(X[:20]))
     assert again.features == "auto"

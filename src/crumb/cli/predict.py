@@ -81,16 +81,20 @@ def _saved_plan(args: argparse.Namespace) -> crumb.Plan | None:
 def ask(args: argparse.Namespace, model: Any, rows: pd.DataFrame, plan: crumb.Plan) -> pd.DataFrame:
     """A prediction a row, and beside it the probabilities or quantiles."""
     if model.task == "classification":
-        values = model.predict_proba(rows, plan=plan)
-        prediction = model.classes_[values.argmax(axis=1)]
-        names = [f"probability_{label}" for label in model.classes_]
-    else:
-        prediction = model.predict(rows, plan=plan)
-        if not getattr(args, "quantiles", None):
-            return pd.DataFrame({"prediction": prediction})
-        values = model.predict(rows, output_type="quantiles", quantiles=args.quantiles, plan=plan)
-        names = [f"quantile_{level:g}" for level in args.quantiles]
-    return pd.DataFrame({"prediction": prediction}).join(pd.DataFrame(values, columns=names))
+        return with_chances(model, model.predict_proba(rows, plan=plan))
+    found = pd.DataFrame({"prediction": model.predict(rows, plan=plan)})
+    if not getattr(args, "quantiles", None):
+        return found
+    values = model.predict(rows, output_type="quantiles", quantiles=args.quantiles, plan=plan)
+    names = [f"quantile_{level:g}" for level in args.quantiles]
+    return found.join(pd.DataFrame(values, columns=names))
+
+
+def with_chances(model: Any, chances: np.ndarray) -> pd.DataFrame:
+    """The most probable class of each row, and beside it the probabilities."""
+    names = [f"probability_{label}" for label in model.classes_]
+    found = pd.DataFrame({"prediction": model.classes_[chances.argmax(axis=1)]})
+    return found.join(pd.DataFrame(chances, columns=names))
 
 
 def _wanted(args: argparse.Namespace, kept: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:

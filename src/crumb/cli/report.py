@@ -18,7 +18,7 @@ from sklearn.base import clone
 import crumb
 from crumb import markup, picture
 from crumb.cli.console import print_json, print_table
-from crumb.cli.predict import ask, score
+from crumb.cli.predict import ask, score, with_chances
 from crumb.cli.tables import Tables, as_classes, check_output, fit_table, load_tables
 from crumb.errors import BackendUnavailable, InvalidInput
 from crumb.files import atomic_write
@@ -114,9 +114,7 @@ def _trees(model: Any, queries: pd.DataFrame) -> pd.DataFrame:
     found = trees.answers(booster, trees.table(model.encode(queries)[0]))
     if model.task == "regression":
         return pd.DataFrame({"prediction": found})
-    names = [f"probability_{label}" for label in model.classes_]
-    prediction = pd.DataFrame({"prediction": model.classes_[found.argmax(axis=1)]})
-    return prediction.join(pd.DataFrame(found, columns=names))
+    return with_chances(model, found)
 
 
 def _missing(ways: list[Way]) -> str:

@@ -102,6 +102,10 @@ class PoolMemory:
             self.new[-FAN:] = [join(last)]
             last = self.new[-FAN:]
 
+    def labels(self, y: Any, rows: int, regression: bool) -> np.ndarray:
+        """Labels for as many rows that may join the pool; whatever is wrong is said here."""
+        return same_sort(check_labels(y, rows, regression), self.pool.y)
+
     def waiting(self) -> int:
         """Rows that the pool does not have yet."""
         return sum(len(part.y) for part in self.new)

@@ -12,7 +12,7 @@ from crumb.files import packed, read_archive, reading, unpacked, write_archive
 from crumb.online.drift import Baseline
 from crumb.online.memory import LabelledRows, first_pool, join, latest
 from crumb.online.options import StreamOptions
-from crumb.online.version import PlanVersion
+from crumb.online.version import PlanVersion, check_estimator, plan_for
 from crumb.persistence import load as load_estimator
 from crumb.persistence import pack_rows, unpack_rows
 from crumb.plan import Plan
@@ -35,6 +35,20 @@ class StreamState:
     new: list[LabelledRows] = field(default_factory=list)  # for the next refresh
     fresh: int = 0  # queries since the plan was made
     counters: dict[str, int] = field(default_factory=dict)
+
+
+def first_state(
+    estimator: Any, X: Any, plan: Plan | None, options: StreamOptions, date: float
+) -> StreamState:
+    """A stream before its first query."""
+    estimator = check_estimator(estimator)
+    if X is None:
+        rows, points = estimator.pool_.drawn(options.recent, estimator.options_.seed)
+    else:
+        rows, points = estimator.encode(X)
+    ahead = options.plan_ahead and X is not None
+    version = PlanVersion(1, 1, estimator, *plan_for(estimator, points, plan, ahead), date)
+    return StreamState(options, version, first_pool(estimator, date), [rows])
 
 
 def write_state(state: StreamState, path: str | Path) -> None:

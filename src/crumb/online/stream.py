@@ -20,28 +20,12 @@ import numpy as np
 from crumb.errors import StreamClosed
 from crumb.online.child import Child
 from crumb.online.drift import Drift
-from crumb.online.memory import (
-    LabelledRows,
-    PoolMemory,
-    Recent,
-    check_labels,
-    first_pool,
-    latest,
-    same_sort,
-)
+from crumb.online.memory import LabelledRows, PoolMemory, Recent, latest
 from crumb.online.observer import Observer, Stats, tell
 from crumb.online.options import StreamOptions
 from crumb.online.refresh import Refresher
-from crumb.online.state import StreamState, read_state, write_state
-from crumb.online.version import (
-    Answer,
-    Built,
-    PlanVersion,
-    build,
-    check_estimator,
-    plan_for,
-    resolve_output,
-)
+from crumb.online.state import StreamState, first_state, read_state, write_state
+from crumb.online.version import Answer, Built, PlanVersion, build, resolve_output
 from crumb.online.worker import Clock, Pending, Worker
 from crumb.pfn import Output
 from crumb.plan import Plan
@@ -132,7 +116,7 @@ class CrumbOnline:
             state = estimator
         else:
             chosen = StreamOptions.of(options)
-            state = _first_state(estimator, X, plan, chosen, self._clock.date())
+            state = first_state(estimator, X, plan, chosen, self._clock.date())
         self.options = state.options
         self.output: Output = resolve_output(
             state.version.estimator, self.options.output, self.options.quantiles
@@ -177,7 +161,7 @@ class CrumbOnline:
         future : Future of an Answer
             ``future.result()`` waits for it; ``future.cancel()`` frees the place.
         """
-        return self._accepted(lambda version: _pieces(version.estimator.encode_row(row)))[0]
+        return self._submit(lambda version: _pieces(version.estimator.encode_row(row)))[0]
 
     def submit_rows(self, rows: Sequence[Any]) -> list[Future[Answer]] | None:
         """``submit`` for plain rows, all or none, in microseconds each.
@@ -204,7 +188,7 @@ class CrumbOnline:
         -------
         futures : list of Future, one a row
         """
-        return self._accepted(lambda version: _pieces(version.estimator.encode(X)))
+        return self._submit(lambda version: _pieces(version.estimator.encode(X)))
 
     async def ask(self, row: Any) -> Answer:
         """``submit`` for asyncio. A task that is cancelled frees its place.
@@ -219,14 +203,8 @@ class CrumbOnline:
         """
         return await asyncio.wrap_future(self.submit(row))
 
-    def _accepted(self, encode: Callable[[PlanVersion], Encoded]) -> list[Future[Answer]]:
-        futures = self._submit(encode)
-        assert futures is not None
-        return futures
-
-    def _submit(
-        self, encode: Callable[[PlanVersion], Encoded | None]
-    ) -> list[Future[Answer]] | None:
+    def _submit(self, encode: Callable[[PlanVersion], Encoded | None]) -> Any:
+        """A future for each row, or None where ``encode`` gives none."""
         accepted = False
         while not accepted:
             version = self._version
@@ -421,8 +399,7 @@ class CrumbOnline:
         labelled : LabelledRows
         """
         rows = sum(map(len, pieces))
-        labels = check_labels(y, rows, regression=self._version.classes is None)
-        labels = same_sort(labels, self._memory.pool.y)
+        labels = self._memory.labels(y, rows, regression=self._version.classes is None)
         return LabelledRows(pieces, labels, np.full(len(labels), self._clock.date()))
 
     def add_labelled(self, labelled: LabelledRows) -> int:
@@ -555,17 +532,3 @@ def _pieces(encoded: tuple[Piece, np.ndarray]) -> Encoded:
     if not isinstance(rows, Record):
         rows = rows.copy()  # the caller may write to the row before it is answered
     return [rows], points
-
-
-def _first_state(
-    estimator: Any, X: Any, plan: Plan | None, options: StreamOptions, date: float
-) -> StreamState:
-    """A stream before its first query."""
-    estimator = check_estimator(estimator)
-    if X is None:
-        rows, points = estimator.pool_.drawn(options.recent, estimator.options_.seed)
-    else:
-        rows, points = estimator.encode(X)
-    ahead = options.plan_ahead and X is not None
-    version = PlanVersion(1, 1, estimator, *plan_for(estimator, points, plan, ahead), date)
-    return StreamState(options, version, first_pool(estimator, date), [rows])

@@ -44,9 +44,6 @@ class SklearnBackend(Backend):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _copies=threading.local())
 
-    def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
-        return next(iter(self.predict_contexts([task], output)))
-
     def predict_contexts(self, tasks: Tasks, output: Output) -> Iterator[np.ndarray]:
         jobs = effective_n_jobs(self.settings.n_jobs)
         tasks = iter(tasks)

@@ -31,9 +31,6 @@ from crumb.pfn.tabicl_package import TabICL, resolve_torch_device
 Answered: TypeAlias = tuple[list[ContextTask], list[np.ndarray | None]]
 # Largest activation of one pass on a CPU, where the package does not split a pass.
 PASS_BYTES = 2 << 30
-# Products of few rows round differently from products of many. With a frozen plan an answer depends
-# on its row alone, so queries then come in multiples of this, however many are asked together.
-FEWEST_QUERIES = 32
 
 
 def _build(path: Path, device: str) -> TabICL:
@@ -166,8 +163,8 @@ class TabICLBackend(KeepingBackend):
         else:
             alphas = list(output.quantiles) or None
             predict = partial(estimator.predict, output_type=output.kind, alphas=alphas)
-        size, multiple = _piece(estimator, task), 1 if task.key is None else FEWEST_QUERIES
-        answers = [predict(piece) for piece in pieces(task.queries, size, multiple)]
+        some = pieces(task.queries, _piece(estimator, task), task.multiple)
+        answers = [predict(piece) for piece in some]
         return np.concatenate(answers)[: len(task.queries)]
 
     def fitted(self, task: ContextTask) -> Any:
@@ -235,6 +232,4 @@ def _piece(estimator: Any, task: ContextTask) -> int:
     members = min(estimator.n_estimators, estimator.batch_size or estimator.n_estimators)
     rows = PASS_BYTES // (4 * estimator.model_.embed_dim * width * members)
     size = max(LEAST_QUERIES, rows - len(task.y))
-    if task.key is None:
-        return size
-    return max(FEWEST_QUERIES, size // FEWEST_QUERIES * FEWEST_QUERIES)  # only the last has filling
+    return max(task.multiple, size // task.multiple * task.multiple)  # only the last has filling

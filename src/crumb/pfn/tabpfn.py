@@ -90,7 +90,7 @@ class TabPFNBackend(NetworkBackend):
         if not self.batched:
             return super().predict_contexts(tasks, output)
         key, run = partial(group_of, output=output), partial(self._group, output=output)
-        return in_groups(tasks, key, run, cells, HELD_CELLS)
+        return in_groups(tasks, key, run, lambda task: task.cells, HELD_CELLS)
 
     def _group(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
         """Answers to tasks of one shape, in calls that fit in memory by an estimate of it."""
@@ -150,10 +150,6 @@ class TabPFNBackend(NetworkBackend):
 
     def bytes(self, rows: int, queries: int, columns: int) -> float:
         return float((rows + queries) * row_bytes(self.specs, columns))
-
-
-def cells(task: ContextTask) -> int:
-    return int(task.X.size + task.queries.size)
 
 
 def group_of(task: ContextTask, output: Output) -> Hashable:

@@ -113,9 +113,6 @@ class OnActors(Backend):
     def settings(self, settings: BackendSettings) -> None:
         self.inner.settings = settings
 
-    def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
-        return next(iter(self.predict_contexts([task], output)))
-
     def predict_contexts(self, tasks: Tasks, output: Output) -> Iterator[np.ndarray]:
         ray = self.engine.start()
         size, tasks = TOGETHER if self._start(ray) else 1, iter(tasks)

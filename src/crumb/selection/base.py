@@ -44,7 +44,7 @@ class Nearest(NamedTuple):
     n: int
 
 
-class RandomOfCells(NamedTuple):
+class CellRows(NamedTuple):
     """n random rows of some cells. A cell is the rows nearest to one of the centroids."""
 
     centroids: np.ndarray  # (cells, d)
@@ -53,7 +53,7 @@ class RandomOfCells(NamedTuple):
 
 
 Numbered: TypeAlias = list[np.ndarray]  # rows whose numbers are known
-Question: TypeAlias = Nearest | RandomOfCells | Numbered
+Question: TypeAlias = Nearest | CellRows | Numbered
 # Arguments of ``herd_candidates``, and what the plan should say of the candidates.
 Among: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 
