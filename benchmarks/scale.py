@@ -69,7 +69,7 @@ def started_engine(name: str, jobs: int | None) -> Watched:
 
         ray.init(num_cpus=jobs or 2, include_dashboard=False, log_to_driver=False)
     watched = Watched(resolve_engine(name, jobs))
-    list(watched.map(len, [(pools.open_pool,)] * 8, 8))  # a worker imports what a task names
+    list(watched.map(len, [(pools.FilePool,)] * 8, 8))  # a worker imports what a task names
     return watched
 
 

@@ -530,8 +530,8 @@ def test_micp_clusters_the_pool_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_misspelt_parameter_is_named() -> None:
-    with pytest.raises(TypeError, match=r"CrumbClassifier\(\): .*'n_cluster'.*'n_clusters'\?"):
+    with pytest.raises(TypeError, match=r"CrumbClassifier\.__init__\(\) .*'n_cluster'"):
         CrumbClassifier(n_cluster=3)
-    with pytest.raises(TypeError, match=r"CrumbRegressor\(\): too many positional"):
+    with pytest.raises(TypeError, match=r"CrumbRegressor\.__init__\(\) takes 1 positional"):
         CrumbRegressor("embedded")
     assert list(inspect.signature(CrumbClassifier).parameters)[:2] == ["model", "strategy"]

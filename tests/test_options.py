@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crumb import select_contexts
-from crumb.errors import InvalidInput, non_negative, positive
+from crumb.errors import InvalidInput, positive
 from crumb.herding.greedy import EarlyStopping
 from crumb.herding.search import AFFORDABLE, AT_ONCE, Load, check_search, resolve_search
 from crumb.options import (
@@ -109,7 +109,7 @@ def test_unknown_kernel_and_senseless_numbers_are_refused() -> None:
         with pytest.raises(InvalidInput, match="n_clusters must be"):
             positive("n_clusters", wrong)
     with pytest.raises(InvalidInput, match="min_per_class must be"):
-        non_negative("min_per_class", -1)
+        positive("min_per_class", -1, 0)
     with pytest.raises(InvalidInput, match="early_stopping must be"):
         resolve_early_stopping("yes")
 

@@ -96,7 +96,7 @@ def test_the_plan_is_one_for_rows_of_the_pool() -> None:
 
 
 def test_a_large_pool_is_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crumb.estimator.PLANNED_ROWS", 50)
+    monkeypatch.setattr("crumb.learning.PLANNED_ROWS", 50)
     one, same, other = (fitted(random_state=seed).plan_ for seed in (0, 0, 1))
     assert one.settings["n_queries"] == len(one.labels) == 50
     np.testing.assert_array_equal(one.centroids, same.centroids)

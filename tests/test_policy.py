@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crumb import CrumbClassifier, paper_configuration
-from crumb.policy import CPU, GPU, LEAST_ROWS, choose
+from crumb.options import CPU, GPU, LEAST_ROWS
+from crumb.options import choose_sizes as choose
 
 SHAPES = st.tuples(st.integers(1, 10**7), st.integers(1, 500))
 QUERIES = st.integers(1, 10**6)

@@ -193,7 +193,7 @@ def break_refreshes() -> None:
     def failing(*_: Any) -> Any:
         raise MemoryError("no room for another plan")
 
-    child.ChildBuilder.__call__ = failing  # type: ignore[method-assign]
+    child.ChildBuilder.call = failing  # type: ignore[method-assign]
 
 
 def break_passes() -> None:

@@ -238,17 +238,14 @@ def _planning(
     """Seconds and bytes of stages 1 and 2."""
     seconds, held = 0.0, 0
     if not (asked.of_pool and asked.clusters in known):
-        seconds = load.weight * _clustering_seconds(asked.points, asked.clusters)
+        values = clustering_values(asked.points, asked.clusters)
+        seconds = load.weight * values / affordable_values("cpu", 1, 1.0)  # in one thread
     if isinstance(options.strategy, MMD):
         assert options.affordable is not None
         search, about = options.search(load), (options.device, options.n_jobs)
         seconds += load.seconds(options.affordable, *about, search)
         held = load.bytes(*about, search)
     return seconds, held
-
-
-def _clustering_seconds(points: int, clusters: int) -> float:
-    return clustering_values(points, clusters) / affordable_values("cpu", 1, 1.0)  # in one thread
 
 
 def measure(

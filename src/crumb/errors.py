@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
@@ -54,15 +56,21 @@ class StreamClosed(CrumbError, RuntimeError):
     """A stream that takes no more queries, or gave up those that it had."""
 
 
+@contextmanager
+def extra(name: str, what: str) -> Iterator[None]:
+    """Around imports of what only an extra of ours installs. ``what`` needs them."""
+    try:
+        yield
+    except ImportError as error:
+        said = f"{what} needs {error.name}: pip install 'crumb-pfn[{name}]'."
+        raise BackendUnavailable(said) from error
+
+
 def positive(name: str, value: Any, least: int = 1) -> int:
     """A whole number that a user gave, checked."""
     if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
         return int(value)
     raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
-
-
-def non_negative(name: str, value: Any) -> int:
-    return positive(name, value, 0)
 
 
 def megabytes(name: str, value: Any) -> int:

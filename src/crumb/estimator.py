@@ -2,123 +2,67 @@
 
 from __future__ import annotations
 
-import difflib
 import time
-import warnings
 from collections.abc import Sequence
-from dataclasses import replace
-from inspect import signature
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from crumb.budget import Clock, PassCost, choose, measure, slowness
-from crumb.errors import InvalidInput, megabytes, positive
-from crumb.guide import Guide, check_guide, guide_columns, learn_guide, weigh
+from crumb.errors import InvalidInput
 from crumb.herding.greedy import EarlyStopping
 from crumb.infer import answer
-from crumb.machine import resolve_device, resolve_jobs
-from crumb.options import DEFAULTS, PLANNED_ROWS, Options
-from crumb.pfn import Backend, BackendSettings, Output, resolve_backend
+from crumb.learning import learn
+from crumb.machine import resolve_device
+from crumb.options import Options
+from crumb.pfn import Output
 from crumb.plan import Plan, route_plan
-from crumb.pool import Pool, TablePool, check_in_memory
 from crumb.selection import Strategy
-from crumb.table.embedding import RowEmbedding
-from crumb.table.encoder import Rows, TableEncoder, column, stacked
-from crumb.table.intake import in_files, opened, split_target, to_rows
+from crumb.table.encoder import Rows, stacked
+from crumb.table.intake import to_rows
 from crumb.table.row import Piece, one_row
-from crumb.table.space import EMBEDDING, check_features
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from crumb.scale.engine import Engine
-
-FEW_ROWS = 20  # with fewer, a column may agree with the target by chance
 DEFAULT_QUANTILES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Crumb(BaseEstimator):
     """What classifier and regressor share."""
 
     task: ClassVar[str]
-
-    def __new__(cls, *args: Any, **params: Any) -> Self:
-        """A misspelt parameter is named, with the class that does not have it."""
-        try:
-            signature(cls).bind(*args, **params)
-        except TypeError as error:
-            known = list(signature(cls).parameters)
-            wrong = [name for name in params if name not in known]
-            close = difflib.get_close_matches(wrong[0], known, n=1) if wrong else []
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            raise TypeError(f"{cls.__name__}(): {error}{hint}") from None
-        return super().__new__(cls)
-
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
-        whole = signature(cls.__init__)  # not that of __new__
-        cls.__signature__ = whole.replace(parameters=list(whole.parameters.values())[1:])
-
-    def __init__(
-        self,
-        *,
-        model: Any = "embedded",
-        strategy: str | Strategy = "mmd",
-        n_clusters: str | int | None = "auto",
-        context_size: str | float = "auto",
-        budget: str | float | None = None,
-        plan_at: str = "predict",
-        kernel: str = "auto",
-        rff_dim: int = 256,
-        herd_batch: str | int = "auto",
-        bandwidth: str | float = "median",
-        early_stopping: bool | EarlyStopping = False,
-        features: Any = "auto",
-        guide: Any = None,
-        guide_folds: Any = None,
-        categorical_features: Sequence[Any] | None = None,
-        min_per_class: int = 1,
-        n_estimators: int = 1,
-        model_options: dict[str, Any] | None = None,
-        cache_size: float = 500,
-        device: str = "auto",
-        random_state: Any = 0,
-        n_jobs: int | None = None,
-        engine: Any = "local",
-        verbose: int = 0,
-    ):
-        self.model = model
-        self.strategy = strategy
-        self.n_clusters = n_clusters
-        self.context_size = context_size
-        self.budget = budget
-        self.plan_at = plan_at
-        self.kernel = kernel
-        self.rff_dim = rff_dim
-        self.herd_batch = herd_batch
-        self.bandwidth = bandwidth
-        self.early_stopping = early_stopping
-        self.features = features
-        self.guide = guide
-        self.guide_folds = guide_folds
-        self.categorical_features = categorical_features
-        self.min_per_class = min_per_class
-        self.n_estimators = n_estimators
-        self.model_options = model_options
-        self.cache_size = cache_size
-        self.device = device
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.engine = engine
-        self.verbose = verbose
+    model: Any = "embedded"
+    strategy: str | Strategy = "mmd"
+    n_clusters: str | int | None = "auto"
+    context_size: str | float = "auto"
+    budget: str | float | None = None
+    plan_at: str = "predict"
+    kernel: str = "auto"
+    rff_dim: int = 256
+    herd_batch: str | int = "auto"
+    bandwidth: str | float = "median"
+    early_stopping: bool | EarlyStopping = False
+    features: Any = "auto"
+    guide: Any = None
+    guide_folds: Any = None
+    categorical_features: Sequence[Any] | None = None
+    min_per_class: int = 1
+    n_estimators: int = 1
+    model_options: dict[str, Any] | None = None
+    cache_size: float = 500
+    device: str = "auto"
+    random_state: Any = 0
+    n_jobs: int | None = None
+    engine: Any = "local"
+    verbose: int = 0
 
     def fit(
         self,
@@ -158,141 +102,16 @@ class _Crumb(BaseEstimator):
         """
         before = dict(vars(self))
         try:
-            self._fit(X, y, where, columns, groups)
+            learned = learn(self, X, y, where, columns, groups)
         except BaseException:  # a fit that fails leaves the estimator as it was
             self.__dict__ = before
             raise
-        return self
-
-    def _fit(self, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> None:
-        if y is None:
-            raise InvalidInput(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
-                "is None."
-            )
-        # Mistakes in the parameters show before the table is read.
-        options = Options.of(**{name: getattr(self, name) for name in DEFAULTS})
-        check_features(self.features)
-        check_plan_at(self.plan_at, options)
-        X = opened(X)
-        self._check_guide(X, groups)
-        engine = None
-        if in_files(X) or self.engine != "local":
-            from crumb.scale.engine import resolve_engine
-
-            engine = resolve_engine(self.engine, self.n_jobs)
-        if in_files(X):
-            assert engine is not None
-            pool, classes, backend = self._learn_files(X, y, where, columns, engine, options)
-        else:
-            check_in_memory(where, columns)
-            pool, classes, backend = self._learn_table(X, y, options)
-        _warn_of_copies(pool)
-        options = options.resolve(pool, backend.window)
-        if options.budget is None and not pool.on_disk:  # files are read when queries come
-            options.strategy.learn(pool.finder(options), options.context_size)
-        pool.guide = self._learn_guide(pool, groups, options, backend)
-        if not pool.on_disk:
-            pool.hold(()).numbers.make()
-        self.pool_, self.options_ = pool, options
-        self.backend_ = backend if engine is None else engine.backend(backend)
-        self.bandwidth_, self.context_size_ = options.bandwidth, options.context_size
+        self.pool_, self.options_, self.backend_, classes, self.plan_ = learned
+        self.bandwidth_, self.context_size_ = self.options_.bandwidth, self.options_.context_size
         if classes is not None:
             self.classes_ = classes
         self._pass_cost: PassCost | None = None  # measured when the first queries come
-        self.plan_: Plan | None = None
-        if self.plan_at == "fit":
-            self.plan_ = self.plan_points(pool.drawn(PLANNED_ROWS, options.seed)[1], evidence=False)
-
-    def _learn_table(
-        self, X: Any, y: Any, options: Options
-    ) -> tuple[Pool, np.ndarray | None, Backend]:
-        X, y = split_target(X, y) if isinstance(y, str) else (X, y)
-        rows, labels = to_rows(X, min_rows=2, learning=True), check_labels(y)
-        validate_data(self, rows, skip_check_array=True)  # sets n_features_in_, feature_names_in_
-        check_consistent_length(rows, labels)
-        encoder = TableEncoder(self.categorical_features)
-        rows = encoder.fit_transform(rows)
-        y, classes = self._encode_labels(labels)
-        n_classes = None if classes is None else len(classes)
-        backend, embed = self._resolve_backend(encoder, n_classes, options), None
-        if isinstance(self.features, str) and self.features == EMBEDDING:
-            embed = RowEmbedding(backend, rows, y, n_classes, options.seed, options.verbose)
-        forest = options.seed, resolve_jobs(options.n_jobs)
-        pool = TablePool.learn(rows, encoder, y, n_classes, self.features, embed, *forest)
-        return pool, classes, backend
-
-    def _learn_files(
-        self, X: Any, y: Any, where: Any, columns: Any, engine: Engine, options: Options
-    ) -> tuple[Pool, np.ndarray | None, Backend]:
-        """A table in files: read whole where it is small, learned in one pass where it is not."""
-        from crumb.scale.pool import FilePool, fits_in_memory, read_whole
-        from crumb.scale.source import count_rows, open_source
-
-        if not isinstance(y, str):
-            raise InvalidInput("For a table in files y is the name of the target's column.")
-        source = count_rows(open_source(X, y, where, columns), engine)
-        if fits_in_memory(source):
-            pool, classes, backend = self._learn_table(*read_whole(source), options)
-            pool.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
-            return pool, classes, backend
-        about = {name: getattr(self, name) for name in ("features", "categorical_features")}
-        classify = self.task == "classification"
-        files = FilePool(source, engine, options, classify=classify, **about)
-        validate_data(self, files.sample.rows, skip_check_array=True)
-        _, classes = self._encode_labels(files.distinct_labels)
-        return files, classes, self._resolve_backend(files.encoder, files.n_classes, options)
-
-    def _check_guide(self, X: Any, groups: Any) -> None:
-        check_guide(self.guide, self.guide_folds, groups, self.task)
-        if groups is not None and in_files(X):
-            raise InvalidInput("groups= is for tables in memory: read this one, and pass it.")
-
-    def _learn_guide(
-        self, pool: Pool, groups: Any, options: Options, backend: Backend
-    ) -> Guide | None:
-        if self.guide is None or isinstance(self.guide, Guide):  # none, or one that was saved
-            return self.guide
-        if groups is not None:
-            check_consistent_length(pool.guide_rows.rows, groups)
-        folds, auto = self.guide_folds, isinstance(self.guide, str) and self.guide == "auto"
-        guide = learn_guide(self.guide, folds, groups, pool, options)
-        return weigh(guide, folds, groups, pool, backend, options) if auto else guide
-
-    def _encode_labels(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Class codes and classes, or numbers and None."""
-        raise NotImplementedError
-
-    def _resolve_backend(
-        self, encoder: TableEncoder, n_classes: int | None, options: Options
-    ) -> Backend:
-        more = {} if self.model_options is None else self.model_options
-        if not isinstance(more, dict):
-            raise InvalidInput(f"model_options must be a dictionary, got {more!r}.")
-        settings = BackendSettings(
-            n_estimators=positive("n_estimators", self.n_estimators),
-            options=more,
-            device=options.device,
-            seed=options.seed,
-            n_jobs=options.n_jobs,
-            categorical_indices=encoder.categorical_indices,
-            cache_bytes=megabytes("cache_size", self.cache_size),
-        )
-        backend = resolve_backend(self.model, self.task, settings)
-        _warn_of_codes(encoder, backend.most_categories)
-        columns, named = len(encoder.columns_), "columns"
-        if self.guide is not None:
-            columns, named = columns + guide_columns(n_classes), "columns with those of the guide"
-        for count, most, what in (
-            (n_classes, backend.max_classes, "classes"),
-            (columns, backend.max_columns, named),
-        ):
-            if count and most and count > most:
-                raise InvalidInput(
-                    f"The table has {count} {what}, but the model {backend.name!r} takes at most "
-                    f"{most}; the embedded model and TabICL take any number."
-                )
-        return backend
+        return self
 
     def encode(self, X: Any) -> tuple[Rows, np.ndarray]:
         """Queries as the PFN sees them, and as points of the selection space.
@@ -391,6 +210,8 @@ class _Crumb(BaseEstimator):
         about = self.pool_.sample, queries, options.seed, options.budget, self._pass_cost
         self._pass_cost = cost = measure(self.backend_, *about)
         if self.pool_.guide is not None and self.pool_.guide.shown:
+            from crumb.guide import guide_columns
+
             more = guide_columns(self.pool_.n_classes)
             cost = replace(cost, columns=cost.columns + more)
         slow = slowness(options.device, options.n_jobs)
@@ -477,90 +298,13 @@ class _Crumb(BaseEstimator):
         return tags
 
 
-def check_plan_at(plan_at: Any, options: Options) -> None:
-    """When contexts are chosen. At ``fit``, what depends on the queries has no meaning."""
-    if plan_at not in ("predict", "fit"):
-        raise InvalidInput(f"plan_at must be 'predict' or 'fit', got {plan_at!r}.")
-    if plan_at == "predict":
-        return
-    if options.budget is not None:
-        raise InvalidInput(
-            "A budget is for plan_at='predict', where it sees the queries: with plan_at='fit' give "
-            "n_clusters and context_size."
-        )
-    if not options.strategy.shares:
-        raise InvalidInput(
-            f"strategy={options.strategy.name!r} chooses a context for every query, whatever else "
-            "is asked: leave plan_at='predict'."
-        )
-
-
-def check_labels(y: Any) -> np.ndarray:
-    """The target as a 1-D array without missing values."""
-    if hasattr(y, "to_numpy"):
-        y = y.to_numpy()
-    labels = column_or_1d(y, warn=True)
-    if labels.dtype == object:
-        labels = pd.Series(labels).infer_objects().to_numpy()  # True and 1 as they are
-    missing = int(pd.isna(labels).sum())
-    if missing and missing == len(labels):
-        raise InvalidInput("Input y contains NaN: all labels are missing.")
-    if missing:
-        raise InvalidInput(
-            f"Input y contains NaN: {missing} of {len(labels)} labels are missing; drop these rows."
-        )
-    return labels
-
-
-def _warn_of_codes(encoder: TableEncoder, most: int) -> None:
-    words = zip(encoder.columns_, encoder.words_, strict=True)
-    many = [repr(name) for name, one in words if one is not None and len(one.cells) > most]
-    if many:
-        warnings.warn(
-            f"Columns with more than {most} categories: {', '.join(many)}. The model sees the "
-            "categories of a column as numbers in sorted order, which says little where there are "
-            "that many. Leave such a column out, or give its meaning as numbers.",
-            stacklevel=2,
-        )
-
-
-def _warn_of_copies(pool: Pool) -> None:
-    """Of columns that tell the target, which queries will hardly have."""
-    rows, y, classes = pool.sample.rows, pool.sample.y, pool.n_classes is not None
-    if len(y) < FEW_ROWS:
-        return
-    names = enumerate(pool.encoder.columns_)
-    found = [repr(name) for j, name in names if _is_copy(column(rows, j), y, classes)]
-    if found:
-        warnings.warn(
-            f"Columns that are copies of the target: {', '.join(found)}. If new rows do not have "
-            "them, leave them out: the scores mean nothing with them.",
-            stacklevel=4,
-        )
-
-
-def _is_copy(cells: pd.Series, y: np.ndarray, classes: bool) -> bool:
-    """Whether a column equals the target, or names its classes one by one."""
-    for some in (slice(FEW_ROWS), slice(1_000), slice(None)):  # most are told by their first rows
-        values, mine = cells.iloc[some], y[some]
-        if classes:
-            codes = pd.factorize(values)[0]
-            pairs = codes * (y.max() + 1) + mine
-            same = len({len(np.unique(one)) for one in (codes, mine, pairs)}) == 1
-        else:
-            numbers = pd.api.types.is_numeric_dtype(values.dtype)
-            same = numbers and np.array_equal(values.to_numpy(dtype=np.float64), mine)
-        if not same:
-            return False
-    return bool((y != y[0]).any())
-
-
 def _has_proba(estimator: _Crumb) -> bool:
     """Only a back-end without probabilities, known once it is fitted, has none."""
     backend = getattr(estimator, "backend_", None)
     return backend is None or "proba" in backend.outputs
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CrumbClassifier(ClassifierMixin, _Crumb):
     """A PFN that classifies with small contexts, each matched to a cluster of the queries.
 
@@ -681,16 +425,6 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
 
     task = "classification"
 
-    def _encode_labels(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if labels.dtype == object and not all(isinstance(label, str) for label in labels):
-            raise InvalidInput(
-                "Labels must be all text, all whole numbers or all bools; these are mixed or "
-                "something else."
-            )
-        check_classification_targets(labels)
-        classes, codes = np.unique(labels, return_inverse=True)
-        return codes, classes
-
     @available_if(_has_proba)
     def predict_proba(self, X: Any, *, plan: Plan | None = None) -> np.ndarray:
         """The probability of each class, for each query.
@@ -728,6 +462,7 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         return self.classes_[self._answer(X, Output("label"), plan)]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CrumbRegressor(RegressorMixin, _Crumb):
     """A PFN that predicts numbers with small contexts, each matched to a cluster of the queries.
 
@@ -746,16 +481,6 @@ class CrumbRegressor(RegressorMixin, _Crumb):
     """
 
     task = "regression"
-
-    def _encode_labels(self, labels: np.ndarray) -> tuple[np.ndarray, None]:
-        try:
-            numbers = np.asarray(labels, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            said = "Regression needs numbers as labels; for classes use CrumbClassifier."
-            raise InvalidInput(said) from error
-        if not np.isfinite(numbers).all():
-            raise InvalidInput("Input y contains infinity: remove these rows.")
-        return numbers, None
 
     def predict(
         self,

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from crumb.errors import BackendUnavailable, InvalidInput, positive
+from crumb.errors import InvalidInput, extra, positive
 from crumb.infer import answer
 from crumb.pfn.base import Output
 from crumb.plan import Plan, route_plan
@@ -165,11 +165,8 @@ def influential_rows(
 
 def shap_package() -> Any:
     """shap, imported when it is needed."""
-    try:
+    with extra("explain", "An explanation"):
         import shap
-    except ImportError as error:
-        said = "Explanations need shap: pip install 'crumb-pfn[explain]'."
-        raise BackendUnavailable(said) from error
     return shap
 
 

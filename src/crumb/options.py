@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from crumb import policy
 from crumb.budget import Budget, parse_budget
-from crumb.errors import InvalidInput, non_negative, positive
+from crumb.errors import InvalidInput, positive
 from crumb.herding.greedy import EarlyStopping
 from crumb.herding.kernel import median_bandwidth
 from crumb.herding.search import Load, Search, check_search, resolve_search
@@ -31,6 +30,10 @@ if TYPE_CHECKING:
 
 DEFAULT_CONTEXT = 1_000  # n of strategies that have no clusters of queries
 PLANNED_ROWS = 10_000  # that a plan is made for where it will answer more rows than these
+QUERIES_A_CLUSTER = 5
+FEWEST_CLUSTERS = 20  # that large contexts, which the user asked for, are never fewer than
+USUAL_ROWS, LEAST_ROWS = 1_000, 500  # of a context; the least where queries are very many
+USUAL_COLUMNS = 30  # of a table; a pass through wider ones takes longer in proportion
 LEAST_BANDWIDTH = 1e-12  # standard deviations: points differ by less only through rounding
 DEFAULTS: dict[str, Any] = {
     "strategy": "mmd",
@@ -48,6 +51,20 @@ DEFAULTS: dict[str, Any] = {
     "n_jobs": None,
     "verbose": 0,
 }
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a device does in the time that people wait for."""
+
+    clusters: int  # K, at most; a fiftieth of the queries, where these are very many
+    rows: int  # of all contexts together
+    context: int  # rows of a context, at most
+    pool: int  # rows of a pool that is one context
+
+
+CPU = Room(clusters=100, rows=100_000, context=2_000, pool=2_000)
+GPU = Room(clusters=500, rows=500_000, context=3_000, pool=5_000)
 
 
 def paper_configuration() -> dict[str, Any]:
@@ -115,7 +132,7 @@ class Options:
             asked,
             resolve_strategy(asked["strategy"]),
             resolve_early_stopping(asked["early_stopping"]),
-            non_negative("min_per_class", asked["min_per_class"]),
+            positive("min_per_class", asked["min_per_class"], 0),
             None if asked["budget"] is None else parse_budget(asked["budget"]),
             resolve_device(asked["device"]),
             resolve_seed(asked["random_state"]),
@@ -167,7 +184,7 @@ class Options:
             return self
         clusters = self.n_clusters if self.fixed_clusters else None
         size = self.context_size if self.fixed_size else None
-        k, n = policy.choose(self.device, shape, queries, clusters, size, self.window)
+        k, n = choose_sizes(self.device, shape, queries, clusters, size, self.window)
         return replace(self, n_clusters=k, context_size=n)
 
     def search(self, load: Load) -> Search:
@@ -244,3 +261,40 @@ def resolve_seed(random_state: Any) -> int:
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**31 - 1))
     return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def choose_sizes(
+    device: str,
+    shape: tuple[int, int],
+    queries: int,
+    clusters: int | None = None,
+    size: int | None = None,
+    window: int | None = None,
+) -> tuple[int, int]:
+    """The policy: K and n for a pool of this shape; what the user has chosen stays.
+
+    A device sets how many rows all contexts may have together: fewer, where rows are wide. How they
+    are shared out matters little, from 200 contexts of 500 rows to 20 of 5,000. A cluster of five
+    queries is narrow enough for its context to be local, and contexts of 1,000 rows are safe where
+    one rule holds for the whole table. A pool that fits into one context is one context.
+    docs/defaults.md has the measurements.
+
+    >>> choose_sizes("cpu", (100_000, 20), queries=1_000)
+    (100, 1000)
+    >>> choose_sizes("cuda", (100_000, 20), queries=1_000)
+    (200, 2500)
+    >>> choose_sizes("cpu", (1_500, 20), queries=1_000)
+    (1, 1500)
+    """
+    room, (pool_rows, columns) = CPU if device == "cpu" else GPU, shape
+    rows = int(room.rows * min(1.0, USUAL_COLUMNS / max(1, columns)))
+    most = min(pool_rows, window or pool_rows)
+    if clusters is None and size is None and most == pool_rows <= room.pool:
+        return 1, pool_rows
+    if clusters is None:
+        room_for = max(FEWEST_CLUSTERS, rows // (size or USUAL_ROWS))
+        limit = max(min(room.clusters, room_for), queries // 50 if size is None else 0)
+        clusters = max(1, min(-(-queries // QUERIES_A_CLUSTER), limit))
+    if size is None:
+        size = min(max(rows // clusters, LEAST_ROWS), room.context, most)
+    return clusters, size

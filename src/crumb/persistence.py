@@ -26,6 +26,7 @@ from crumb.pfn.models import checksum, model_names
 from crumb.plan import Plan
 from crumb.selection import Strategy
 from crumb.selection.base import REGISTRY
+from crumb.table.encoder import Rows
 from crumb.table.space import ColumnSpace, is_weights
 
 FORMAT = "crumb-estimator"
@@ -38,18 +39,17 @@ def save(estimator: Any, path: str | Path) -> None:
     pool, task = estimator.pool_, estimator.task
     if pool.on_disk:
         raise InvalidInput("This pool stays in its Parquet files: save the plan, and fit again.")
-    rows, arrays, files = pool.rows, {"y": pool.y}, {}
+    rows, arrays = pool.rows, {"y": pool.y}
+    files: dict[str, bytes] = {}
     about = {
         "task": task,
         "params": _portable_params(estimator),
         "model_sha256": checksum(estimator.backend_.path),
         "fingerprint": pool.fingerprint,
     }
+    pack_rows("pool", rows, arrays, files)
     if isinstance(rows, pd.DataFrame):
         about |= {"columns": _portable_names(rows.columns), "kinds": pool.encoder.kinds_}
-        files["pool.parquet"] = pack_frame(rows)
-    else:
-        arrays["pool"] = rows
     if task == "classification":
         classes = estimator.classes_
         if classes.dtype.kind not in "OUbiuf":
@@ -98,10 +98,7 @@ def load(path: str | Path, **changes: Any) -> CrumbClassifier | CrumbRegressor:
         params, y = {**about["params"], "engine": "local", **changes}, arrays["y"]
         if about["task"] == "classification":
             y = np.array(about["classes"], dtype=np.dtype(about["class_dtype"]))[y]
-        if "pool.parquet" in files:
-            rows = unpack_frame(files["pool.parquet"], about["columns"], about["kinds"])
-        else:
-            rows = arrays["pool"]
+        rows = unpack_rows("pool", arrays, files, about.get("columns"), about.get("kinds"))
         estimator: Any = KINDS[about["task"]](**_live_params(params))
         guide = Guide.unpack(about["guide"], arrays, files) if "guide" in about else None
         # What was learned is not learned again; the parameters stay, for refreshes of a stream.
@@ -155,6 +152,22 @@ def _live_params(params: dict[str, Any]) -> dict[str, Any]:
     if isinstance(params["early_stopping"], dict):
         params["early_stopping"] = EarlyStopping(**params["early_stopping"])
     return params
+
+
+def pack_rows(name: str, rows: Rows, arrays: dict[str, Any], files: dict[str, bytes]) -> None:
+    """A table, among the arrays or the files of an archive."""
+    if isinstance(rows, pd.DataFrame):
+        files[f"{name}.parquet"] = pack_frame(rows)
+    else:
+        arrays[name] = rows
+
+
+def unpack_rows(
+    name: str, arrays: dict[str, Any], files: dict[str, bytes], columns: Any, kinds: Any
+) -> Rows:
+    if f"{name}.parquet" not in files:
+        return arrays[name]
+    return unpack_frame(files[f"{name}.parquet"], columns, kinds)
 
 
 def pack_frame(rows: pd.DataFrame) -> bytes:

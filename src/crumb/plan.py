@@ -14,14 +14,16 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidFile, InvalidInput, PlanMismatch
+from crumb.evidence import measure_support, measure_traces
 from crumb.files import read_archive, reading, write_archive
+from crumb.learning import Whole, engine_for, open_table
 from crumb.machine import block_threads, progress_bar
 from crumb.options import Options
-from crumb.pool import Pool, check_in_memory, table_pool
+from crumb.pool import Pool, table_pool
 from crumb.selection import MMD, Problem, Selection
 from crumb.selection.clustering import nearest_centroid, value_order
 from crumb.table.encoder import Rows
-from crumb.table.intake import in_files, opened, to_rows
+from crumb.table.intake import opened, to_rows
 from crumb.table.space import EMBEDDING, check_features
 
 if TYPE_CHECKING:
@@ -352,8 +354,6 @@ def _keep_rare_classes(
     mmd2 = selection.mmd2 or [UNMEASURED] * len(swapped)
     mmd2 = [UNMEASURED if new else trace for trace, new in zip(mmd2, swapped, strict=True)]
     if evidence:
-        from crumb.evidence import measure_traces
-
         measure_traces(problem, selection, mmd2, swapped)
     return mmd2, swapped
 
@@ -393,8 +393,6 @@ def _support(
     if not evidence:
         queries = len(problem.queries)
         return np.full(queries, np.nan), np.zeros(queries, dtype=bool)
-    from crumb.evidence import measure_support
-
     return measure_support(problem, selection)
 
 
@@ -467,16 +465,16 @@ def select_contexts(
     asked = _without_model(features, options)
     about = {"features": features, "categorical_features": categorical_features}
     X_pool = opened(X_pool)
-    if in_files(X_pool):
-        from crumb.scale.engine import resolve_engine
-        from crumb.scale.pool import open_pool
-
-        workers, classify = resolve_engine(engine, asked.n_jobs), None if y_pool is None else True
-        files = X_pool, y_pool, where, columns
-        pool: Pool = open_pool(*files, workers, asked, classify=classify, **about)
+    workers: Any = engine_for(X_pool, engine, asked.n_jobs)
+    table = open_table(X_pool, y_pool, where, columns, workers)
+    if isinstance(table, Whole):
+        pool: Pool = table_pool(table.X, table.y, **about)
+        pool.facts |= table.facts
     else:
-        check_in_memory(where, columns)
-        pool = table_pool(X_pool, y_pool, **about)
+        from crumb.scale.pool import FilePool
+
+        classify = None if y_pool is None else True
+        pool = FilePool(table, workers, asked, classify=classify, **about)
     return pool.plan(_points(pool, to_rows(X_queries)), asked.resolve(pool))
 
 

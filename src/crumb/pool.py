@@ -19,11 +19,10 @@ from crumb.errors import InvalidInput
 from crumb.pfn.numbers import Numbers, Slice
 from crumb.rng import generator
 from crumb.selection.base import Finder, TableFinder
+from crumb.table import space as spaces
 from crumb.table.encoder import Rows, TableEncoder, fingerprint, take
 from crumb.table.intake import split_target, to_rows
-from crumb.table.relevance import column_weights, relevance_rows
 from crumb.table.row import Piece, RowReader
-from crumb.table.space import ColumnSpace, Space, checked_weights, is_auto, is_weights, learn_space
 
 if TYPE_CHECKING:
     from crumb.guide import Guide
@@ -73,10 +72,12 @@ class Pool(ABC):
 
     on_disk: ClassVar[bool]
     encoder: TableEncoder
-    space: Space
+    space: spaces.Space
     n_classes: int | None
     fingerprint: str
     facts: dict[str, Any]  # what a plan should say of the pool
+    sample_points: np.ndarray  # of the rows of ``sample``
+    some_points: np.ndarray  # those behind the bandwidth; all of them where it is in memory
     guide: Guide | None = None
 
     @property
@@ -86,18 +87,8 @@ class Pool(ABC):
 
     @property
     @abstractmethod
-    def some_points(self) -> np.ndarray:
-        """Points that stand for the pool; all of them where it is in memory."""
-
-    @property
-    @abstractmethod
     def sample(self) -> Labelled:
         """Labelled rows that stand for the pool; all of them where it is in memory."""
-
-    @property
-    @abstractmethod
-    def sample_points(self) -> np.ndarray:
-        """The points of these rows."""
 
     @property
     @abstractmethod
@@ -156,7 +147,7 @@ class Pool(ABC):
 
     @cached_property
     def _reader(self) -> RowReader | None:
-        if not isinstance(self.space, ColumnSpace):
+        if not isinstance(self.space, spaces.ColumnSpace):
             return None
         return RowReader(self.encoder, self.space, self.columns is not None)
 
@@ -170,11 +161,14 @@ class TablePool(Labelled, Pool):
     y: np.ndarray
     n_classes: int | None
     encoder: TableEncoder
-    space: Space
+    space: spaces.Space
     points: np.ndarray  # (N, width)
     fingerprint: str
     facts: dict[str, Any] = field(default_factory=dict)
     token: bytes = field(default_factory=partial(os.urandom, 16))
+
+    def __post_init__(self) -> None:
+        self.sample_points = self.some_points = self.points
 
     @classmethod
     def learn(
@@ -192,15 +186,15 @@ class TablePool(Labelled, Pool):
 
         ``seed`` and ``jobs`` are for the forest that weighs the columns.
         """
-        if is_auto(features):
-            some = relevance_rows(len(rows), rows.shape[1], seed)
+        if spaces.is_auto(features):
+            some = spaces.relevance_rows(len(rows), rows.shape[1], seed)
             known = take(rows, some), encoder, y[some], n_classes is not None
-            features = column_weights(*known, seed, jobs) if len(some) else None
+            features = spaces.column_weights(*known, seed, jobs) if len(some) else None
         about = () if embed is None else embed.identity()
-        if is_weights(features):
-            features = checked_weights(features, rows.shape[1]).tolist()
+        if spaces.is_weights(features):
+            features = spaces.checked_weights(features, rows.shape[1]).tolist()
         mark = fingerprint(rows, encoder.kinds_, features, *about)
-        space, points = learn_space(features, rows, encoder, y, embed)
+        space, points = spaces.learn_space(features, rows, encoder, y, embed)
         return cls(rows, y, n_classes, encoder, space, points, mark)
 
     @property
@@ -215,16 +209,8 @@ class TablePool(Labelled, Pool):
         return ids
 
     @property
-    def some_points(self) -> np.ndarray:
-        return self.points
-
-    @property
     def sample(self) -> TablePool:
         return self
-
-    @property
-    def sample_points(self) -> np.ndarray:
-        return self.points
 
     @property
     def guide_rows(self) -> TablePool:
@@ -243,18 +229,13 @@ class TablePool(Labelled, Pool):
         return TableFinder(self.points, codes, options.seed, self.known_centroids)
 
 
-def check_in_memory(where: Any, columns: Any) -> None:
-    if where is not None or columns is not None:
-        raise InvalidInput("where= and columns= are for tables in files: filter this one yourself.")
-
-
 def table_pool(X: Any, y: Any, features: Any, categorical_features: Any) -> TablePool:
     """A table as a pool, without a model; ``y``: the class of each row, their column, or None."""
     X, y = split_target(X, y) if isinstance(y, str) else (X, y)
     encoder = TableEncoder(categorical_features)
     rows = encoder.fit_transform(to_rows(X, learning=True))
     if y is None:
-        features = None if is_auto(features) else features
+        features = None if spaces.is_auto(features) else features
         return TablePool.learn(rows, encoder, np.zeros(len(rows)), None, features)
     classes, codes = np.unique(np.asarray(y), return_inverse=True)
     if len(codes) != len(rows):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crumb.herding import neighbours
-from crumb.herding.neighbours import PoolCandidates, asking, below, nearest_each
+from crumb.herding.neighbours import PoolCandidates, asking
 from crumb.rng import row_numbers
+from crumb.scale.rules import _nth, below
 
 
 def brute_force(points, queries):
@@ -25,31 +25,17 @@ def brute_force(points, queries):
     st.booleans(),
     st.sampled_from([0.0, 1e4]),
 )
-def test_the_nearest_rows_of_each_query(rows, queries, seed, ties, offset):
-    """Of equally near rows the first, in any number of rounds, far from the origin too."""
+def test_the_limit_of_the_nearest_rows_of_each_query(rows, queries, seed, ties, offset):
+    """Just above the distance of the last one, with ties and far from the origin too."""
     rng = np.random.default_rng(seed)
     points, asked = rng.normal(size=(rows, 3)) + offset, rng.normal(size=(queries, 3)) + offset
     if ties:
         points, asked = points.round(), asked.round()
     counts = rng.integers(1, rows + 1, queries)
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in (("FIRST_ROUND", 7), ("BLOCK", 50), ("QUERIES", 4), ("TILE_CELLS", 500)):
-            patch.setattr(neighbours, name, value)
-        found = nearest_each(points, asked, counts)
-    for mine, count, distance in zip(found, counts, brute_force(points, asked), strict=True):
-        np.testing.assert_array_equal(mine, np.argsort(distance, kind="stable")[:count])
-
-
-def test_only_some_rows_are_looked_at():
-    rng = np.random.default_rng(0)
-    points, asked, looked = (
-        rng.normal(size=(5_000, 3)),
-        rng.normal(size=(4, 3)),
-        np.arange(3, 5_000, 7),
-    )
-    found = nearest_each(points, asked, np.array([1, 2, 30, 4]), looked)
-    for mine, distance in zip(found, brute_force(points[looked], asked), strict=True):
-        np.testing.assert_array_equal(mine, looked[np.argsort(distance)[: len(mine)]])
+    limits = _nth(points, asked, counts)
+    for limit, count, distance in zip(limits, counts, brute_force(points, asked), strict=True):
+        last = np.sort(distance)[count - 1]
+        assert last < limit <= last * (1 + 1e-8) + 1e-300
 
 
 def test_of_large_pools_a_random_share_is_looked_at(monkeypatch):
@@ -115,7 +101,7 @@ def test_tiles_change_nothing(monkeypatch):
     rng = np.random.default_rng(1)
     points, centroids, limits = rng.normal(size=(100, 3)), rng.normal(size=(4, 3)), np.full(4, 2.0)
     whole = below(centroids, points, limits)
-    monkeypatch.setattr(neighbours, "TILE_CELLS", 28)
+    monkeypatch.setattr("crumb.scale.rules.TILE_CELLS", 28)
     parts = below(centroids, points, limits)
     orders = [np.lexsort((found[1], found[0])) for found in (whole, parts)]
     for one, other in zip(whole, parts, strict=True):

@@ -115,7 +115,7 @@ class Hanging(ChildBuilder):
         super().__init__()
         self.began = threading.Event()
 
-    def __call__(self, *words):
-        self._child.call(math.sqrt, 4.0)
+    def call(self, function, *words):
+        super().call(math.sqrt, 4.0)
         self.began.set()
-        return self._child.call(time.sleep, 600)
+        return super().call(time.sleep, 600)

@@ -14,16 +14,17 @@ from crumb.errors import InvalidInput, PlanMismatch
 from crumb.online import CrumbOnline
 from crumb.online.version import (
     NEIGHBOURS,
+    PlanVersion,
     check_estimator,
     expected_queries,
-    make_version,
+    plan_for,
     resolve_output,
 )
 
 
 def test_a_version_answers_one_cluster_as_the_frozen_plan_does() -> None:
     clf, X = cheap(), queries()
-    version = make_version(clf, clf.encode(X)[1], 5, 2, 0.0)
+    version = PlanVersion(5, 2, clf, *plan_for(clf, clf.encode(X)[1]), 0.0)
     rows, points = clf.encode(X)
     clusters, expected = version.plan.route(points), clf.predict_proba(X, plan=version.plan)
     for cluster in np.unique(clusters):
@@ -37,7 +38,7 @@ def test_a_plan_of_another_pool_is_refused() -> None:
     clf, X = cheap(), queries()
     other = cheap().fit(*table(seed=8)).plan(X)
     with pytest.raises(PlanMismatch, match="another pool"):
-        make_version(clf, clf.encode(X)[1], 1, 1, 0.0, other)
+        plan_for(clf, clf.encode(X)[1], other)
 
 
 def test_only_fitted_estimators_of_crumb() -> None:

@@ -262,7 +262,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
             self.wfile.write(self.content)
 
     def answer(self) -> bool:
-        pinned = models.TABICL_REVISION, models.TABPFN_3
+        pinned = [card_for(name, "classification").revision for name in ("tabicl-v2", "tabpfn-v3")]
         found = any(f"/resolve/{revision}/" in self.path for revision in pinned)
         self.asked.append(f"{self.command} {self.path}")
         self.send_response(200 if found else 404)

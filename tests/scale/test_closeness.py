@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from crumb.herding.neighbours import squared_distances
-from crumb.scale.rules import exact_distances, rounding
+from crumb.scale.rules import exact_distances, rounding, squared_distances
 
 
 def test_distances_against_brute_force():

@@ -12,7 +12,7 @@ from crumb.scale import finder as finders
 from crumb.scale.engine import LocalEngine
 from crumb.scale.pool import FilePool, read_whole
 from crumb.scale.source import count_rows, open_source
-from crumb.selection.base import Nearest, RandomOfCells, TableFinder
+from crumb.selection.base import CellRows, Nearest, TableFinder
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_questions_have_the_same_answers(both):
     centroids = memory.held.points[[5, 100, 417, 733, 899]]
     questions = (
         Nearest(centroids, 30),
-        RandomOfCells(centroids, 25, np.array([0, 2, 3])),
+        CellRows(centroids, 25, np.array([0, 2, 3])),
         [np.array([800, 3]), np.array([77])],
     )
     answers = files.find(centroids, *questions)

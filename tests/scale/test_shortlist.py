@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crumb.herding.neighbours import STRATA
 from crumb.rng import row_numbers
 from crumb.scale import shortlist
 from crumb.scale.rules import (
     NEAREST,
+    STRATA,
     Block,
     NearestRows,
     NumberedRows,

@@ -21,10 +21,10 @@ from crumb.errors import StreamFull
 from crumb.online import Drift
 from crumb.picture import Plane
 from crumb.serve import watch
-from crumb.serve.intake import FEW, Intake
 from crumb.serve.page import LENGTH, History, Map
 from crumb.serve.process import repeated
 from crumb.serve.schema import Schema
+from crumb.serve.service import FEW, Intake
 
 
 def test_history_counts_by_the_second():

@@ -1,4 +1,4 @@
-"""relevance.py: columns weighed by what they tell about the target."""
+"""space.py: columns weighed by what they tell about the target."""
 
 from __future__ import annotations
 
@@ -15,18 +15,17 @@ from crumb.options import Options
 from crumb.scale.engine import LocalEngine
 from crumb.scale.pool import FilePool
 from crumb.scale.source import count_rows, open_source
-from crumb.table import relevance
+from crumb.table import space
 from crumb.table.encoder import TableEncoder
 from crumb.table.intake import to_rows
-from crumb.table.relevance import FOREST, LEAST_SHARE, column_weights, relevance_rows
-from crumb.table.space import learn_space
+from crumb.table.space import FOREST, LEAST_SHARE, column_weights, learn_space, relevance_rows
 
 FEW = {"n_clusters": 2, "context_size": 50, "device": "cpu"}
 
 
 @pytest.fixture(autouse=True)
 def small_pools_count(monkeypatch):
-    monkeypatch.setattr(relevance, "LEAST_POOL", 100)
+    monkeypatch.setattr(space, "LEAST_POOL", 100)
 
 
 def encoded(table) -> tuple[TableEncoder, pd.DataFrame | np.ndarray]:
@@ -155,7 +154,7 @@ def test_a_saved_estimator_keeps_its_weights(tmp_path, monkeypatch) -> None:
     clf = CrumbClassifier(n_clusters=2, context_size=50, device="cpu").fit(X, y)
     clf.save(tmp_path / "clf.crumb")
     # Another version of scikit-learn may grow other trees.
-    monkeypatch.setattr("crumb.pool.column_weights", None)
+    monkeypatch.setattr("crumb.table.space.column_weights", None)
     again = load(tmp_path / "clf.crumb", device="cpu")
     np.testing.assert_array_equal(again.predict_proba(X[:20]), clf.predict_proba(X[:20]))
     assert again.features == "auto"

@@ -10,20 +10,9 @@ from typing import Any
 import numpy as np
 
 import crumb
+from crumb.cli import tables
 from crumb.cli.console import print_json, print_table
 from crumb.cli.options import parameters
-from crumb.cli.tables import (
-    PICTURES,
-    as_classes,
-    check_output,
-    infer_task,
-    is_large,
-    is_parquet,
-    known_target,
-    load_tables,
-    target_values,
-    tell_task,
-)
 from crumb.errors import InvalidInput
 
 COMPARISON_PICTURE = "crumb-compare.png"
@@ -36,9 +25,9 @@ def run(args: argparse.Namespace) -> None:
         args.usage_error("--compare makes several plans: it goes with neither --out nor --strategy")
     if several and args.picture is None:
         args.picture = COMPARISON_PICTURE
-    check_output(args.out, (), inputs=[args.train, args.test])
-    check_output(args.picture, PICTURES, inputs=[args.train, args.test])
-    arguments = parameters(args) | (_files if is_large(args) else _tables)(args)
+    tables.check_output(args.out, (), inputs=[args.train, args.test])
+    tables.check_output(args.picture, tables.PICTURES, inputs=[args.train, args.test])
+    arguments = parameters(args) | (_files if tables.is_large(args) else _tables)(args)
     if several:
         _compare(args, lambda strategy: crumb.select_contexts(**arguments, strategy=strategy))
     else:
@@ -47,10 +36,10 @@ def run(args: argparse.Namespace) -> None:
 
 def _tables(args: argparse.Namespace) -> dict[str, Any]:
     """The arguments of ``select_contexts`` for tables that are read whole."""
-    tables = load_tables(args, args.test)
-    y = tables.y_train
-    classes = None if y is None or infer_task(y)[0] == "regression" else as_classes(y)
-    return {"X_pool": tables.X_train, "X_queries": tables.X_test, "y_pool": classes}
+    read = tables.load_tables(args, args.test)
+    y = read.y_train
+    classes = None if y is None or tables.infer_task(y)[0] == "regression" else tables.as_classes(y)
+    return {"X_pool": read.X_train, "X_queries": read.X_test, "y_pool": classes}
 
 
 def _files(args: argparse.Namespace) -> dict[str, Any]:
@@ -61,16 +50,16 @@ def _files(args: argparse.Namespace) -> dict[str, Any]:
 
     if args.compare is not None:
         raise InvalidInput("--compare draws the whole pool: it is for tables that are read whole.")
-    if not is_parquet(args.train) or not is_parquet(args.test):
+    if not tables.is_parquet(args.train) or not tables.is_parquet(args.test):
         raise InvalidInput("--engine and --chunk-rows are for tables in Parquet.")
     features = list(open_source(args.train, args.target).view.features)
     rows = sample_rows(open_queries(args.test, features), args.chunk_rows or PLANNED_ROWS, 0)
-    classes = args.target and tell_task(args, target_values(args)) == "classification"
+    classes = args.target and tables.tell_task(args, tables.target_values(args)) == "classification"
     return {
         "X_pool": args.train,
         "X_queries": rows,
         "y_pool": args.target if classes else None,
-        "where": known_target(args),
+        "where": tables.known_target(args),
         "columns": features,
     }
 

@@ -10,24 +10,14 @@ import numpy as np
 import pandas as pd
 
 import crumb
+from crumb.cli import tables
 from crumb.cli.console import print_json
 from crumb.cli.options import parameters
-from crumb.cli.tables import (
-    TABLES,
-    as_classes,
-    check_kept,
-    check_output,
-    fit_files,
-    fit_table,
-    is_large,
-    load_tables,
-    write_table,
-)
 from crumb.errors import InvalidInput, positive
 
 
 def run(args: argparse.Namespace) -> None:
-    report = _predict_files(args) if is_large(args) else _predict_tables(args)
+    report = _predict_files(args) if tables.is_large(args) else _predict_tables(args)
     if args.json:
         print_json(report)
         return
@@ -41,17 +31,15 @@ def run(args: argparse.Namespace) -> None:
 
 def _predict_tables(args: argparse.Namespace) -> dict[str, Any]:
     """Tables that are read whole; scored where the test table has the target."""
-    check_output(args.out, TABLES, inputs=[args.train, args.test])
-    tables = load_tables(args, args.test)
-    assert tables.y_train is not None  # --target is required
+    tables.check_output(args.out, tables.TABLES, inputs=[args.train, args.test])
+    read = tables.load_tables(args, args.test)
     started = time.perf_counter()
-    model = fit_table(args, tables.X_train, tables.y_train)
-    plan = _saved_plan(args) or model.plan(tables.X_test)
-    answers = ask(args, model, tables.X_test, plan)
+    model = tables.fit_table(args, read.X_train, read.y_train)
+    plan = _saved_plan(args) or model.plan(read.X_test)
+    answers = ask(args, model, read.X_test, plan)
     report = _report(args, model, len(answers), plan, started)
-    report["score"] = {} if tables.y_test is None else score(model, tables.y_test, answers)
-    assert tables.kept is not None
-    write_table(_wanted(args, tables.kept, answers), args.out)
+    report["score"] = {} if read.y_test is None else score(model, read.y_test, answers)
+    tables.write_table(_wanted(args, read.kept, answers), args.out)
     return report
 
 
@@ -61,12 +49,12 @@ def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
     from crumb.scale.source import open_source
 
     started = time.perf_counter()
-    check_output(args.out, (".parquet", ".pq"), inputs=[args.train, args.test])
+    tables.check_output(args.out, (".parquet", ".pq"), inputs=[args.train, args.test])
     chunk_rows = CHUNK_ROWS if args.chunk_rows is None else args.chunk_rows
     positive("--chunk-rows", chunk_rows)
-    model = fit_files(args)
+    model = tables.fit_files(args)
     features = list(model.feature_names_in_)
-    check_kept(args.keep, args.test, list(open_source(args.test).view.features))
+    tables.check_kept(args.keep, args.test, list(open_source(args.test).view.features))
     queries = open_queries(args.test, list(dict.fromkeys([*features, *args.keep])))
     options = parameters(args)
     verbose, _ = options.pop("verbose"), options.pop("engine", None)
@@ -93,16 +81,20 @@ def _saved_plan(args: argparse.Namespace) -> crumb.Plan | None:
 def ask(args: argparse.Namespace, model: Any, rows: pd.DataFrame, plan: crumb.Plan) -> pd.DataFrame:
     """A prediction a row, and beside it the probabilities or quantiles."""
     if model.task == "classification":
-        values = model.predict_proba(rows, plan=plan)
-        prediction = model.classes_[values.argmax(axis=1)]
-        names = [f"probability_{label}" for label in model.classes_]
-    else:
-        prediction = model.predict(rows, plan=plan)
-        if not getattr(args, "quantiles", None):
-            return pd.DataFrame({"prediction": prediction})
-        values = model.predict(rows, output_type="quantiles", quantiles=args.quantiles, plan=plan)
-        names = [f"quantile_{level:g}" for level in args.quantiles]
-    return pd.DataFrame({"prediction": prediction}).join(pd.DataFrame(values, columns=names))
+        return with_chances(model, model.predict_proba(rows, plan=plan))
+    found = pd.DataFrame({"prediction": model.predict(rows, plan=plan)})
+    if not getattr(args, "quantiles", None):
+        return found
+    values = model.predict(rows, output_type="quantiles", quantiles=args.quantiles, plan=plan)
+    names = [f"quantile_{level:g}" for level in args.quantiles]
+    return found.join(pd.DataFrame(values, columns=names))
+
+
+def with_chances(model: Any, chances: np.ndarray) -> pd.DataFrame:
+    """The most probable class of each row, and beside it the probabilities."""
+    names = [f"probability_{label}" for label in model.classes_]
+    found = pd.DataFrame({"prediction": model.classes_[chances.argmax(axis=1)]})
+    return found.join(pd.DataFrame(chances, columns=names))
 
 
 def _wanted(args: argparse.Namespace, kept: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
@@ -142,7 +134,7 @@ def score(model: Any, truth: pd.Series, answers: pd.DataFrame) -> dict[str, Any]
     known = truth.notna().to_numpy()
     if not known.any():
         return {}
-    labels, chances = as_classes(truth[known]), answers.iloc[known, 1:].to_numpy()
+    labels, chances = tables.as_classes(truth[known]), answers.iloc[known, 1:].to_numpy()
     accuracy = float((labels == answers["prediction"].to_numpy()[known]).mean())
     if set(labels) != set(model.classes_) or chances.shape[1] == 1:
         return {"accuracy": accuracy, "roc_auc": None}  # undefined where a class is missing

@@ -18,7 +18,7 @@ from sklearn.base import clone
 import crumb
 from crumb import markup, picture
 from crumb.cli.console import print_json, print_table
-from crumb.cli.predict import ask, score
+from crumb.cli.predict import ask, score, with_chances
 from crumb.cli.tables import Tables, as_classes, check_output, fit_table, load_tables
 from crumb.errors import BackendUnavailable, InvalidInput
 from crumb.files import atomic_write
@@ -47,8 +47,6 @@ class Way:
 def run(args: argparse.Namespace) -> None:
     check_output(args.out, (".html",), inputs=[args.train, args.test])
     tables = _known(args, load_tables(args, args.test))
-    assert tables.y_train is not None
-    assert tables.y_test is not None
     started = time.perf_counter()
     model = fit_table(args, tables.X_train, tables.y_train)
     costs = {"fit": time.perf_counter() - started}
@@ -116,9 +114,7 @@ def _trees(model: Any, queries: pd.DataFrame) -> pd.DataFrame:
     found = trees.answers(booster, trees.table(model.encode(queries)[0]))
     if model.task == "regression":
         return pd.DataFrame({"prediction": found})
-    names = [f"probability_{label}" for label in model.classes_]
-    prediction = pd.DataFrame({"prediction": model.classes_[found.argmax(axis=1)]})
-    return prediction.join(pd.DataFrame(found, columns=names))
+    return with_chances(model, found)
 
 
 def _missing(ways: list[Way]) -> str:
@@ -198,7 +194,6 @@ def _image(figure: Figure) -> str:
 
 def _worst(model: Any, tables: Tables, answers: pd.DataFrame, plan: crumb.Plan) -> str:
     """The queries with the largest loss, each above the nearest rows of its context."""
-    assert tables.y_test is not None
     losses = _losses(model, tables.y_test, answers)
     shown = []
     for i in np.argsort(-losses, kind="stable")[:WORST]:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from crumb.cli.console import note
 from crumb.cli.options import STREAM, given
-from crumb.errors import BackendUnavailable, InvalidInput
+from crumb.errors import InvalidInput, extra
 
 if TYPE_CHECKING:
     from crumb.online import CrumbOnline, Observer
-    from crumb.online.stream import Builder
+    from crumb.online.child import Child
     from crumb.serve.schema import Schema
 
 
@@ -28,14 +28,10 @@ def run(args: argparse.Namespace) -> None:
         args.usage_error("--keep-plans keeps them in the folder of --state")
     if args.train is None and args.state is None:
         args.usage_error("give --train and --target, or --state with a snapshot, or all of them")
-    try:
+    with extra("serve", "crumb serve"):
         from crumb.serve.limits import Limits
         from crumb.serve.process import bind, run_service
         from crumb.serve.watch import set_up_logs
-    except ImportError as error:
-        raise BackendUnavailable(
-            f"crumb serve needs {error.name}: pip install 'crumb-pfn[serve]'."
-        ) from error
     token = _token(args.token_file)
     known = {"localhost", args.host, socket.gethostname(), *args.allow_host}
     sizes = args.max_rows_per_request, args.max_bytes, args.deadline
@@ -57,7 +53,7 @@ def _token(path: Path | None) -> str | None:
 
 
 def _stream(
-    args: argparse.Namespace, observers: Sequence[Observer], builder: Builder
+    args: argparse.Namespace, observers: Sequence[Observer], builder: Child
 ) -> tuple[CrumbOnline, Schema]:
     """From the snapshot if there is one; else from the training table."""
     from crumb.serve.snapshot import has_snapshot, restore
@@ -74,7 +70,7 @@ def _stream(
 
 
 def _fresh(
-    args: argparse.Namespace, observers: Sequence[Observer], builder: Builder
+    args: argparse.Namespace, observers: Sequence[Observer], builder: Child
 ) -> tuple[CrumbOnline, Schema]:
     from crumb import CrumbOnline
     from crumb.cli.tables import fit_table, load_tables

@@ -32,9 +32,9 @@ class Tables(NamedTuple):
 
     X_train: pd.DataFrame
     X_test: pd.DataFrame
-    y_train: pd.Series | None = None
-    y_test: pd.Series | None = None
-    kept: pd.DataFrame | None = None  # columns of the test table for the output
+    y_train: Any  # None: no target was named
+    y_test: Any  # None: the test table has none
+    kept: pd.DataFrame  # columns of the test table for the output
 
 
 def load_tables(args: argparse.Namespace, test: str) -> Tables:

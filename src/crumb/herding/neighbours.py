@@ -11,22 +11,17 @@ Shapes: T queries, K clusters, N pool rows, b rows of a block, d columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import TypeAlias
 
 import numpy as np
 
-from crumb.machine import MapBlocks
 from crumb.rng import generator, row_numbers
 
 # From clusters and a number to that many rows of each cluster (or somewhat more or fewer), rising.
 Candidates: TypeAlias = Callable[[Sequence[int], int], list[np.ndarray]]
-# Queries, rows and their squared distances.
-Pairs: TypeAlias = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 NEAR = 12  # candidates of a cluster in memory at first, as a multiple of n
 FIRST = 24  # the same for a pool in files
-STRATA = 10  # parts of the queries' distances from which equally many candidates come
 ELSEWHERE = 0.1  # fraction of the candidates that come from the rows farther away
 PAIRS = 2_000_000_000  # distances worth computing (seconds); a random part of larger pools is used
 PAIRS_A_ROW = 20_000  # the same for each row of a pass, which takes ten times as long
@@ -34,10 +29,6 @@ SAMPLE, LEAST_RANK = 4_096, 8  # rows that tell the reach of a query, and its ra
 SAME = 1e-6  # of the reach: rows no farther from a query are its equals
 LEAST_REACH = 1e-3  # of the mean reach of the cluster's queries
 NEAR_CELLS = 1 << 17  # of a tile of float64
-TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
-BLOCK = 1 << 14  # pool rows that are read at once
-QUERIES, PARTS = 256, 4  # queries searched for at once, at most; fewer keep four threads busy
-FIRST_ROUND, GROWTH = 128, 2  # rows of the first round, and how many times as many in the next
 
 
 class PoolCandidates:
@@ -133,16 +124,6 @@ class PoolCandidates:
         return left @ right
 
 
-def neighbours_beside(count: int, n: int) -> int:
-    """How many neighbours of the queries join ``count`` candidates by distance: none at first."""
-    return 0 if count <= FIRST * n else count // 2
-
-
-def each_of(count: int, queries: int) -> int:
-    """How many neighbours each query of a cluster has, for ``count`` candidates in all."""
-    return max(1, count // queries)
-
-
 def asking(labels: np.ndarray, n: int, seed: int) -> list[np.ndarray]:
     """The queries of each cluster whose neighbours are candidates: at most n of them."""
     rng = generator(seed, "asking")
@@ -156,98 +137,3 @@ def fraction_searched(rows: int, queries: int, passes: int = 0) -> float:
     ``passes``: rows and queries of all passes to come. Where they are many, more is worth it.
     """
     return min(1.0, max(PAIRS, PAIRS_A_ROW * passes) / (rows * queries))
-
-
-def nearest_each(
-    pool: np.ndarray,
-    queries: np.ndarray,
-    counts: np.ndarray,
-    searched: np.ndarray | None = None,
-    map_blocks: MapBlocks = map,
-) -> list[np.ndarray]:
-    """The ``counts`` (T,) rows nearest to each query, nearest first; of equally near ones the
-    first. ``searched``: the rows to search, all by default."""
-    size = min(QUERIES, max(1, -(-len(queries) // PARTS)))
-
-    def near(first: int) -> list[np.ndarray]:
-        some = slice(first, first + size)
-        return _nearest(pool, queries[some], counts[some], searched)
-
-    return list(chain.from_iterable(map_blocks(near, range(0, len(queries), size))))
-
-
-def _nearest(
-    pool: np.ndarray, queries: np.ndarray, counts: np.ndarray, searched: np.ndarray | None
-) -> list[np.ndarray]:
-    """In rounds: the distances found in one round are a bound for the next one."""
-    total, limits = len(pool if searched is None else searched), np.full(len(queries), np.inf)
-    found: Pairs = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-    start, size = 0, max(FIRST_ROUND, 2 * int(counts.min(initial=0)))
-    while start < total:
-        parts, end = [found], min(total, start + size)
-        for first in range(start, end, BLOCK):
-            some = slice(first, min(end, first + BLOCK))
-            # A slice where all rows are searched: no copy.
-            points = pool[some] if searched is None else pool[searched[some]]
-            j, places, distance = below(queries, points, limits)
-            parts.append((j, places + first, distance))
-        found = _lowest(parts, counts, limits)
-        start, size = end, size * GROWTH
-    rows = found[1] if searched is None else searched[found[1]]
-    return np.split(rows, np.searchsorted(found[0], np.arange(1, len(queries))))
-
-
-def _lowest(parts: list[Pairs], counts: np.ndarray, limits: np.ndarray) -> Pairs:
-    """The ``counts`` nearest pairs of each query, in order; ``limits`` come down."""
-    j, rows, distance = (np.concatenate(some) for some in zip(*parts, strict=True))
-    order = np.argsort(distance, kind="stable")  # equally near rows stay in the order of the pool
-    order = order[np.argsort(j[order].astype(np.int16), kind="stable")]  # 16 bits sort by radix
-    j, rows, distance = j[order], rows[order], distance[order]
-    edges = np.searchsorted(j, np.arange(len(counts) + 1))
-    full = np.diff(edges) >= counts
-    limits[full] = distance[(edges[:-1] + counts - 1)[full]]
-    kept = np.arange(len(j)) - edges[j] < counts[j]
-    return j[kept], rows[kept], distance[kept]
-
-
-def below(some: np.ndarray, points: np.ndarray, limits: np.ndarray) -> Pairs:
-    """All pairs whose squared distance is below the limit of their k: k, rows, exact distances.
-
-    A product in float32 finds them, with room for its rounding; differences in float64 decide.
-    """
-    room = np.float32(1.0 - 4.0 * points.shape[1] * np.finfo(np.float32).eps)
-    wanted = np.flatnonzero(limits > 0)  # others have none
-    some, limits = some[wanted], limits[wanted]
-    with np.errstate(over="ignore", invalid="ignore"):
-        rough = some.astype(np.float32)
-        # ‖x − c‖² ≥ −2⟨x, c⟩ + room·‖x‖² + room·‖c‖²; the last term is moved to the other side.
-        most = (limits - room * np.einsum("ij,ij->i", rough, rough)).astype(np.float32)[:, None]
-        left = np.concatenate([-2.0 * rough, np.full((len(rough), 1), room)], axis=1)
-        found, step = [], tile_rows(len(some))
-        for start in range(0, max(1, len(points)), step):
-            tile = points[start : start + step].astype(np.float32, copy=False)
-            sizes = np.einsum("ij,ij->i", tile, tile)
-            least = left @ np.concatenate([tile.T, sizes[None]])
-            if not np.isfinite(sizes).all():
-                least[:, ~np.isfinite(sizes)] = -np.inf  # what has overflowed is checked
-            k, rows = np.divmod(np.flatnonzero(least < most), max(1, len(tile)))
-            gaps = points[start + rows].astype(np.float64, copy=False) - some[k]
-            distance = np.einsum("ij,ij->i", gaps, gaps)
-            kept = distance < limits[k]
-            found.append((wanted[k[kept]], start + rows[kept], distance[kept]))
-    k, rows, distance = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return k, rows, distance
-
-
-def squared_distances(some: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """(K, d), (b, d) → (K, b)."""
-    squared = some @ points.T
-    squared *= -2.0
-    squared += np.einsum("ij,ij->i", some, some)[:, None]
-    squared += np.einsum("ij,ij->i", points, points)
-    return np.maximum(squared, 0.0, out=squared)
-
-
-def tile_rows(queries: int) -> int:
-    """Rows of a tile of distances to that many queries."""
-    return max(64, TILE_CELLS // max(1, queries))

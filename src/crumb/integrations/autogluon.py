@@ -14,15 +14,11 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from crumb import CrumbClassifier, CrumbRegressor
-from crumb.errors import BackendUnavailable
+from crumb.errors import extra
 from crumb.pfn.models import COSTS
 
-try:
+with extra("autogluon", "CRUMB as a model of AutoGluon"):
     from autogluon.core.models import AbstractModel
-except ImportError as error:
-    raise BackendUnavailable(
-        "CRUMB as a model of AutoGluon needs its package: pip install 'crumb-pfn[autogluon]'."
-    ) from error
 
 PREDICTING = 0.5  # share of a time limit that a prediction may take; most of a fit is quick
 LEAST_BUDGET = 0.1  # seconds

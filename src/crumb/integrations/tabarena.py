@@ -9,16 +9,12 @@ results.
 
 from __future__ import annotations
 
-from crumb.errors import BackendUnavailable
+from crumb.errors import extra
 from crumb.integrations.autogluon import CrumbModel
 
-try:
+with extra("tabarena", "CRUMB's entry for TabArena"):
     from tabarena.models import MethodMetadata, ModelInfo
     from tabarena.utils.config_utils import ConfigGenerator
-except ImportError as error:
-    raise BackendUnavailable(
-        "CRUMB's entry for TabArena needs its package: pip install 'crumb-pfn[tabarena]'."
-    ) from error
 
 crumb_info = ModelInfo(
     model_cls=CrumbModel,

@@ -13,15 +13,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from importlib import import_module
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from crumb.errors import StreamClosed
-
-if TYPE_CHECKING:
-    from crumb.online.memory import LabelledRows
-    from crumb.online.version import Built
-    from crumb.table.encoder import Rows
 
 Result = TypeVar("Result")
 NICENESS = 10  # of 19: a tenth of a core that others want too, so that no refresh waits for ever
@@ -92,12 +86,8 @@ class ChildDied(RuntimeError):
     """Killed, or out of memory."""
 
 
-class ChildBuilder:
+class ChildBuilder(Child):
     """Computes new plans in a process of its own, which stays for the next one."""
-
-    def __init__(self) -> None:
-        self._child = Child()
-        self.call, self.close = self._child.call, self._child.close
 
     def warm(self) -> None:
         """Start the process and its imports now: they take seconds that the first plan can save."""
@@ -105,18 +95,7 @@ class ChildBuilder:
 
     def _import(self) -> None:
         with contextlib.suppress(StreamClosed, ChildDied):
-            self._child.call(_imported, "crumb.online.version")
-
-    def __call__(
-        self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
-    ) -> Built:
-        from crumb.online.version import build
-
-        return self._child.call(build, estimator, pool, recent, ahead)
-
-
-def _imported(name: str) -> None:
-    import_module(name)
+            self.call(exec, "import crumb.online.version")
 
 
 def main() -> None:

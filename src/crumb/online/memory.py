@@ -13,7 +13,8 @@ import numpy as np
 from sklearn.base import clone
 
 from crumb.errors import InvalidInput
-from crumb.estimator import check_labels as check_target
+from crumb.learning import check_labels as check_target
+from crumb.learning import target_numbers
 from crumb.table.cells import LARGEST
 from crumb.table.encoder import Rows, take
 from crumb.table.row import Piece, Record, stack
@@ -101,6 +102,10 @@ class PoolMemory:
             self.new[-FAN:] = [join(last)]
             last = self.new[-FAN:]
 
+    def labels(self, y: Any, rows: int, regression: bool) -> np.ndarray:
+        """Labels for as many rows that may join the pool; whatever is wrong is said here."""
+        return same_sort(check_labels(y, rows, regression), self.pool.y)
+
     def waiting(self) -> int:
         """Rows that the pool does not have yet."""
         return sum(len(part.y) for part in self.new)
@@ -162,11 +167,7 @@ def check_labels(y: Any, rows: int, regression: bool) -> np.ndarray:
         raise InvalidInput(f"X has {rows} rows, y has {len(labels)} labels.")
     if labels.dtype.kind == "O" and not all(isinstance(label, str) for label in labels):
         raise InvalidInput("Labels are numbers, truth values or text, all of one sort.")
-    if regression:
-        try:
-            labels = labels.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput("Regression needs numbers as labels.") from error
+    labels = target_numbers(labels) if regression else labels
     if labels.dtype.kind == "f" and not (np.abs(labels) <= LARGEST).all():
         raise InvalidInput("Labels must be finite numbers, in single precision too.")
     if labels.dtype.kind == "f" and not regression and (labels != np.round(labels)).any():

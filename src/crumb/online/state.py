@@ -7,19 +7,15 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 from crumb.errors import PlanMismatch
 from crumb.files import packed, read_archive, reading, unpacked, write_archive
 from crumb.online.drift import Baseline
 from crumb.online.memory import LabelledRows, first_pool, join, latest
 from crumb.online.options import StreamOptions
-from crumb.online.version import PlanVersion
+from crumb.online.version import PlanVersion, check_estimator, plan_for
 from crumb.persistence import load as load_estimator
-from crumb.persistence import pack_frame, unpack_frame
+from crumb.persistence import pack_rows, unpack_rows
 from crumb.plan import Plan
-from crumb.table.encoder import Rows
 from crumb.table.row import Piece
 
 FORMAT = "crumb-online"
@@ -41,6 +37,20 @@ class StreamState:
     counters: dict[str, int] = field(default_factory=dict)
 
 
+def first_state(
+    estimator: Any, X: Any, plan: Plan | None, options: StreamOptions, date: float
+) -> StreamState:
+    """A stream before its first query."""
+    estimator = check_estimator(estimator)
+    if X is None:
+        rows, points = estimator.pool_.drawn(options.recent, estimator.options_.seed)
+    else:
+        rows, points = estimator.encode(X)
+    ahead = options.plan_ahead and X is not None
+    version = PlanVersion(1, 1, estimator, *plan_for(estimator, points, plan, ahead), date)
+    return StreamState(options, version, first_pool(estimator, date), [rows])
+
+
 def write_state(state: StreamState, path: str | Path) -> None:
     version, options = state.version, asdict(state.options)
     arrays = {f"baseline_{name}": getattr(version.baseline, name) for name in BASELINE}
@@ -56,10 +66,7 @@ def write_state(state: StreamState, path: str | Path) -> None:
         "plan.crumb": packed(version.plan.save),
     }
     for name, rows in tables.items():
-        if isinstance(rows, pd.DataFrame):
-            files[f"{name}.parquet"] = pack_frame(rows)
-        else:
-            arrays[name] = rows
+        pack_rows(name, rows, arrays, files)
     about = {
         "settings": {RECENT: options.pop("recent"), **options},
         **{name: getattr(version, name) for name in ("number", "pool_number", "made")},
@@ -82,28 +89,20 @@ def read_state(path: str | Path, changes: dict[str, Any]) -> StreamState:
             raise PlanMismatch(
                 "The pool and the dates of its rows do not fit together: the file is damaged."
             )
+        columns = estimator.pool_.encoder.columns_, estimator.pool_.encoder.kinds_
         parts = {name: arrays[f"baseline_{name}"] for name in BASELINE}
         baseline = Baseline(**parts, bandwidth=estimator.options_.bandwidth)
         numbers, made = (about["number"], about["pool_number"]), about["made"]
         new = []
         if "new_y" in arrays:
-            rows = _unpack("new", estimator, arrays, files)
+            rows = unpack_rows("new", arrays, files, *columns)
             new = [LabelledRows([rows], arrays["new_y"], arrays["new_came"])]
         return StreamState(
             options,
             PlanVersion(*numbers, estimator, plan, baseline, made),
             replace(pool, came=came),
-            [_unpack(RECENT, estimator, arrays, files)],
+            [unpack_rows(RECENT, arrays, files, *columns)],
             new,
             about["fresh"],
             about["counters"],
         )
-
-
-def _unpack(
-    name: str, estimator: Any, arrays: dict[str, np.ndarray], files: dict[str, bytes]
-) -> Rows:
-    if f"{name}.parquet" not in files:
-        return arrays[name]
-    encoder = estimator.pool_.encoder
-    return unpack_frame(files[f"{name}.parquet"], encoder.columns_, encoder.kinds_)

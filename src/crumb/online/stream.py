@@ -13,70 +13,27 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from crumb.errors import StreamClosed
+from crumb.online.child import Child
 from crumb.online.drift import Drift
-from crumb.online.memory import (
-    LabelledRows,
-    PoolMemory,
-    Recent,
-    check_labels,
-    first_pool,
-    latest,
-    same_sort,
-)
+from crumb.online.memory import LabelledRows, PoolMemory, Recent, latest
 from crumb.online.observer import Observer, Stats, tell
 from crumb.online.options import StreamOptions
 from crumb.online.refresh import Refresher
-from crumb.online.state import StreamState, read_state, write_state
-from crumb.online.version import (
-    Answer,
-    Built,
-    PlanVersion,
-    build,
-    check_estimator,
-    make_version,
-    resolve_output,
-)
+from crumb.online.state import StreamState, first_state, read_state, write_state
+from crumb.online.version import Answer, Built, PlanVersion, build, resolve_output
 from crumb.online.worker import Clock, Pending, Worker
-from crumb.pfn import Call, Output
+from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.table.encoder import Rows
 from crumb.table.row import Piece, Record
 
 Observers: TypeAlias = "Observer | Sequence[Observer] | None"
-
-
-class Builder(Protocol):
-    """Computes new plans, in the thread that asks or elsewhere."""
-
-    @property
-    def call(self) -> Call | None:
-        """Calls a function elsewhere; None: there is no other place."""
-
-    def __call__(
-        self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
-    ) -> Built: ...
-
-    def close(self) -> None:
-        """Give up what is under way, if that is possible, and raise ``StreamClosed`` there."""
-
-
-class Here:
-    """Computes in the thread that asks, which cannot be stopped."""
-
-    call = None
-
-    def __call__(
-        self, estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool
-    ) -> Built:
-        return build(estimator, pool, recent, ahead)
-
-    def close(self) -> None:
-        pass
+Encoded: TypeAlias = tuple[list[Piece], np.ndarray]  # pieces, and a point for each row
 
 
 class CrumbOnline:
@@ -124,9 +81,9 @@ class CrumbOnline:
         Is told about answers, passes, failures and refreshes.
     clock : Clock or None, default=None
         For tests: where the time comes from.
-    builder : Builder or None, default=None
-        Where new plans are computed. None: in the stream's own thread; ``child.ChildBuilder``: in
-        a process at low priority.
+    builder : ChildBuilder or None, default=None
+        Where new plans are computed. None: in the stream's own thread. A ``ChildBuilder``
+        (``crumb.online.child``): in a process at low priority.
     window : int or None, default=None
         The name of ``recent`` in version 0.1.
 
@@ -151,15 +108,15 @@ class CrumbOnline:
         plan: Plan | None = None,
         observer: Observers = None,
         clock: Clock | None = None,
-        builder: Builder | None = None,
+        builder: Child | None = None,
         **options: Any,
     ):
-        self._clock, self._builder = clock or Clock(), builder or Here()
+        self._clock, self._builder = clock or Clock(), builder
         if isinstance(estimator, StreamState):
             state = estimator
         else:
             chosen = StreamOptions.of(options)
-            state = _first_state(estimator, X, plan, chosen, self._clock.date())
+            state = first_state(estimator, X, plan, chosen, self._clock.date())
         self.options = state.options
         self.output: Output = resolve_output(
             state.version.estimator, self.options.output, self.options.quantiles
@@ -218,10 +175,7 @@ class CrumbOnline:
         futures : list of Future, or None
             None: some are not plain, and ``submit_many`` has to make a table of them.
         """
-        try:
-            return self._submit(lambda version: _plain(version.read(rows)))
-        except _NotPlain:
-            return None
+        return self._submit(lambda version: version.read(rows))
 
     def submit_many(self, X: Any) -> list[Future[Answer]]:
         """Ask for each row of a table: all of them are accepted, or none is.
@@ -249,14 +203,15 @@ class CrumbOnline:
         """
         return await asyncio.wrap_future(self.submit(row))
 
-    def _submit(
-        self, encode: Callable[[PlanVersion], tuple[list[Piece], np.ndarray]]
-    ) -> list[Future[Answer]]:
+    def _submit(self, encode: Callable[[PlanVersion], Encoded | None]) -> Any:
+        """A future for each row, or None where ``encode`` gives none."""
         accepted = False
         while not accepted:
             version = self._version
             self._worker.check_open()
-            pieces, points = encode(version)
+            if (encoded := encode(version)) is None:
+                return None
+            pieces, points = encoded
             clusters, now = version.plan.route(points).tolist(), self._clock.now()
             places = ((piece, i) for piece in pieces for i in range(len(piece)))
             items = [
@@ -355,9 +310,11 @@ class CrumbOnline:
             old = self._version
             upcoming = self._memory.upcoming(self._clock.date())
             pool = None if upcoming is None else upcoming.pool
-            built = self._builder(old.estimator, pool, self.recent(), self.options.plan_ahead)
+            call = None if self._builder is None else self._builder.call
+            asked = old.estimator, pool, self.recent(), self.options.plan_ahead
+            built = build(*asked) if call is None else call(build, *asked)
             new = self._successor(old, built)
-            new.prepare(self._refresher.stopped, self._builder.call)
+            new.prepare(self._refresher.stopped, call)
             if self._refresher.stopped():
                 raise StreamClosed("The stream was closed before the new plan was complete.")
             with self._changed:
@@ -377,7 +334,7 @@ class CrumbOnline:
             estimator = built.estimator
             estimator.backend_.share(old.estimator.backend_)
         numbers = old.number + 1, old.pool_number + (built.estimator is not None)
-        return PlanVersion(*numbers, estimator, built.plan, built.baseline, self._clock.date())
+        return PlanVersion(*numbers, estimator, *built[1:], self._clock.date())
 
     def _free_retired(self) -> None:
         """Free what the back-end keeps for replaced plans that no query waits for any more."""
@@ -442,8 +399,7 @@ class CrumbOnline:
         labelled : LabelledRows
         """
         rows = sum(map(len, pieces))
-        labels = check_labels(y, rows, regression=self._version.classes is None)
-        labels = same_sort(labels, self._memory.pool.y)
+        labels = self._memory.labels(y, rows, regression=self._version.classes is None)
         return LabelledRows(pieces, labels, np.full(len(labels), self._clock.date()))
 
     def add_labelled(self, labelled: LabelledRows) -> int:
@@ -520,7 +476,7 @@ class CrumbOnline:
         *,
         observer: Observers = None,
         clock: Clock | None = None,
-        builder: Builder | None = None,
+        builder: Child | None = None,
         **changes: Any,
     ) -> CrumbOnline:
         """A stream that continues a saved one.
@@ -542,7 +498,8 @@ class CrumbOnline:
     def stop_refreshes(self) -> None:
         """No new plans from here on. One that is under way is dropped where that is possible."""
         self._refresher.stop()
-        self._builder.close()
+        if self._builder is not None:
+            self._builder.close()
 
     def close(self, drain: bool = True) -> None:
         """Take no more queries. The end of a ``with`` block does the same.
@@ -570,32 +527,8 @@ class CrumbOnline:
         self.close()
 
 
-class _NotPlain(Exception):
-    """A table is needed."""
-
-
-def _plain(read: tuple[list[Piece], np.ndarray] | None) -> tuple[list[Piece], np.ndarray]:
-    if read is None:
-        raise _NotPlain
-    return read
-
-
-def _pieces(encoded: tuple[Piece, np.ndarray]) -> tuple[list[Piece], np.ndarray]:
+def _pieces(encoded: tuple[Piece, np.ndarray]) -> Encoded:
     rows, points = encoded
     if not isinstance(rows, Record):
         rows = rows.copy()  # the caller may write to the row before it is answered
     return [rows], points
-
-
-def _first_state(
-    estimator: Any, X: Any, plan: Plan | None, options: StreamOptions, date: float
-) -> StreamState:
-    """A stream before its first query."""
-    estimator = check_estimator(estimator)
-    if X is None:
-        rows, points = estimator.pool_.drawn(options.recent, estimator.options_.seed)
-    else:
-        rows, points = estimator.encode(X)
-    ahead = options.plan_ahead and X is not None
-    version = make_version(estimator, points, 1, 1, date, plan, ahead)
-    return StreamState(options, version, first_pool(estimator, date), [rows])

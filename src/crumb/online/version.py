@@ -154,26 +154,19 @@ def resolve_output(estimator: Any, output: str | None, quantiles: Any = None) ->
     return asked
 
 
-def make_version(
-    estimator: Any,
-    points: np.ndarray,
-    number: int,
-    pool_number: int,
-    made: float,
-    plan: Plan | None = None,
-    ahead: bool = True,
-) -> PlanVersion:
-    """Plan for these queries, and with ``ahead`` for what may come next.
+def plan_for(
+    estimator: Any, points: np.ndarray, plan: Plan | None = None, ahead: bool = True
+) -> tuple[Plan, Baseline]:
+    """A plan for these queries, and with ``ahead`` for what may come next; what they look like.
 
-    Or take the plan that was made for them. Either way remember what they looked like.
+    ``plan``: one that was made for them.
     """
     pool, options = estimator.pool_, estimator.options_
     if plan is None:
         planned = expected_queries(points, pool.points, options.seed) if ahead else points
         plan = estimator.plan_points(planned, evidence=False)
     plan.check_pool(pool.fingerprint)
-    baseline = Baseline.of(points, plan.n_clusters, options.bandwidth, options.seed)
-    return PlanVersion(number, pool_number, estimator, plan, baseline, made)
+    return plan, Baseline.of(points, plan.n_clusters, options.bandwidth, options.seed)
 
 
 class Built(NamedTuple):
@@ -191,8 +184,7 @@ def build(estimator: Any, pool: LabelledRows | None, recent: Rows, ahead: bool) 
     """
     fresh = None if pool is None else refitted(estimator, pool)
     used = estimator if fresh is None else fresh
-    made = make_version(used, used.encode(recent)[1], 0, 0, 0.0, ahead=ahead)
-    return Built(fresh, made.plan, made.baseline)
+    return Built(fresh, *plan_for(used, used.encode(recent)[1], ahead=ahead))
 
 
 def expected_queries(points: np.ndarray, pool: np.ndarray, seed: int) -> np.ndarray:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # tabicl says this of an encoding that its users can choose. Here ``fit`` says what can be done.
 Call: TypeAlias = Callable[..., Any]  # of a function and its arguments, somewhere else
+FEWEST_QUERIES = 32  # of a context that comes again
 CARDINALITY = "The following categorical columns have a cardinality above"
 
 
@@ -115,6 +116,17 @@ class ContextTask:
         return self.asked.rows()
 
     @property
+    def multiple(self) -> int:
+        """Queries come in multiples of this. Products of few rows round differently from products
+        of many, and with a frozen plan an answer depends on its row alone."""
+        return 1 if self.key is None else FEWEST_QUERIES
+
+    @property
+    def cells(self) -> int:
+        """Of the context and the queries."""
+        return self.context.cells + self.asked.cells
+
+    @property
     def columns(self) -> int:
         """Their number."""
         return self.context.table.rows.shape[1]
@@ -181,8 +193,13 @@ class BackendSettings:
     stack_bytes: int = 4 << 30
 
 
+Tasks: TypeAlias = Iterable[ContextTask]
+
+
 class Backend(ABC):
-    """A model that answers contexts. Holds no network itself, so that it pickles small.
+    """A model that answers contexts, one by one or many: a subclass has one of the two methods.
+
+    It holds no network itself, so that it pickles small.
 
     Examples
     --------
@@ -211,7 +228,6 @@ class Backend(ABC):
     # settings in the units of its targets, and works in float64.
     scales_targets: ClassVar[bool] = False
 
-    @abstractmethod
     def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
         """The answers to the queries of a task.
 
@@ -225,10 +241,9 @@ class Backend(ABC):
         answers : array
             (q, C) for ``"proba"``, (q,) for labels, means and medians, (q, Q) for quantiles.
         """
+        return next(iter(self.predict_contexts([task], output)))
 
-    def predict_contexts(
-        self, tasks: Iterable[ContextTask], output: Output
-    ) -> Iterator[np.ndarray]:
+    def predict_contexts(self, tasks: Tasks, output: Output) -> Iterator[np.ndarray]:
         """The same for several tasks, one network for all of them.
 
         Parameters
@@ -359,6 +374,10 @@ class NetworkBackend(Backend):
         self.outputs = ("proba",) if classification else ("mean", "median", "quantiles")
         self.max_classes = checkpoint.max_classes if classification else None
         self._check_options()
+        self.open()
+
+    def open(self) -> None:
+        """Load the network: weights that do not fit are refused at ``fit``."""
 
     @abstractmethod
     def run(self, task: ContextTask, output: Output) -> np.ndarray:

@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 import torch
 
-from crumb.pfn.base import Backend, BackendSettings, Call, ContextTask, NetworkBackend
-from crumb.pfn.models import Checkpoint
+from crumb.pfn.base import Backend, Call, ContextTask, NetworkBackend
 from crumb.table.encoder import Rows
 from crumb.table.row import take
 
@@ -157,11 +156,8 @@ class KeepingBackend(NetworkBackend):
 
     travels: ClassVar[bool] = False
 
-    def __init__(
-        self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
-    ):
-        super().__init__(name, checkpoint, window, settings)
-        self.contexts: ContextCache[Any] = ContextCache(settings.cache_bytes)
+    def open(self) -> None:
+        self.contexts: ContextCache[Any] = ContextCache(self.settings.cache_bytes)
 
     @abstractmethod
     def fitted(self, task: ContextTask) -> Any:

@@ -21,22 +21,12 @@ import torch
 from torch import Tensor
 
 from crumb.machine import free_bytes
+from crumb.pfn import preprocess
 from crumb.pfn.base import ContextTask, Output
 from crumb.pfn.contexts import bounded, halved
 from crumb.pfn.forward import MOST_DENSE, attention_block, forward, keys_of, represent, supports
 from crumb.pfn.numbers import Slice
-from crumb.pfn.preprocess import (
-    Columns,
-    Member,
-    Rowset,
-    columns_of,
-    encoded,
-    ensemble_of,
-    members,
-    rowset,
-    sizes_of,
-    standardised,
-)
+from crumb.pfn.preprocess import Columns, Member, Rowset
 from crumb.pfn.tabicl_package import TabICL
 
 HELD_BYTES = 1 << 30  # of the tasks that are held at a time
@@ -141,7 +131,7 @@ class FusedPasses:
         self.network, self.estimator, self.output, self.device = network, estimator, output, device
         self.most_bytes = most_bytes
         self.at = torch.device("cpu") if device.type == "mps" else device  # mps has no float64
-        self.ensemble = ensemble_of(estimator, network)
+        self.ensemble = preprocess.ensemble_of(estimator, network)
 
     def __call__(self, tasks: Sequence[ContextTask]) -> list[np.ndarray | None]:
         """An answer for each task; None where the package should give it."""
@@ -206,7 +196,7 @@ class FusedPasses:
         for group in groups.values():
             group.sort(key=lambda i: len(tasks[i].y))
             for some in bounded(group, lambda i: tasks[i].context.cells, BLOCK_CELLS):
-                kept = columns_of([tasks[i].context for i in some], self.at)
+                kept = preprocess.columns_of([tasks[i].context for i in some], self.at)
                 found.update(zip(some, kept, strict=True))
         return [self._as_seen(task, found.get(i), most_members) for i, task in enumerate(tasks)]
 
@@ -219,9 +209,10 @@ class FusedPasses:
         if kept is None or not task.asked.table.finite:
             return None
         y = task.y.astype(np.int64 if self.network.max_classes > 0 else np.float32)
-        ensemble = members(kept.kept.size, self._classes(task), **self.ensemble)[:most_members]
+        shape = kept.kept.size, self._classes(task)
+        ensemble = preprocess.members(*shape, **self.ensemble)[:most_members]
         norms = {member.norm for member in ensemble} - {"none"}
-        rows = rowset(task.context, task.asked, kept) if norms else None
+        rows = preprocess.rowset(task.context, task.asked, kept) if norms else None
         numbers = {norm: rows.normalised(norm, self.ensemble) for norm in norms} if rows else {}
         half = self.estimator.in_half_precision(self.device, (len(task.y), task.columns))
         dtype = torch.get_autocast_dtype(self.device.type) if half else torch.float32
@@ -302,9 +293,9 @@ class FusedPasses:
         contexts = [table.task.context for table in tables]
         queries = [table.task.asked[table.start : table.stop] for table in tables]
         kept = [table.task.kept for table in tables]
-        X = encoded(contexts, queries, kept, most, asked, self.at)
-        sizes = sizes_of(contexts, self.at)
-        return standardised(X, most, sizes, self.estimator.outlier_threshold)
+        X = preprocess.encoded(contexts, queries, kept, most, asked, self.at)
+        sizes = preprocess.sizes_of(contexts, self.at)
+        return preprocess.standardised(X, most, sizes, self.estimator.outlier_threshold)
 
     def _probabilities(self, logits: Tensor, stack: list[Table]) -> Tensor:
         """Logits (or probabilities, if these are averaged), classes back in their order."""
@@ -358,7 +349,7 @@ def can_fuse(network: TabICL, estimator: Any) -> bool:
 
 
 def task_bytes(task: ContextTask) -> int:
-    return TASK_BYTES + 8 * (task.context.cells + task.asked.cells)
+    return TASK_BYTES + 8 * task.cells
 
 
 def stacks(tables: list[Table], footprint: Footprint, budget: int) -> Iterator[list[Table]]:

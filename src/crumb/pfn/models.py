@@ -1,8 +1,8 @@
 """Models: which there are, where the file of one is, whether it is sound, and what runs it.
 
 A family of checkpoints is one line of ``FAMILIES`` and one file with its back-end; a named model is
-one of ``CARDS``. Nothing here imports torch or a package of models before a file is opened, so
-``crumb models`` answers at once.
+one entry of models.json. Nothing here imports torch or a package of models before a file is opened,
+so ``crumb models`` answers at once.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import os
 import socket
 import threading
 import zipfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -88,89 +88,28 @@ class ModelCard:
     licence: str
     sha256: str | None = None
     revision: str | None = None  # of the hub's repository, or the digest of the distribution
-
-    @property
-    def cost(self) -> int | None:
-        """Of a pass on a CPU, in passes of "embedded-0.1"; None: not known."""
-        return COSTS.get(self.name)
+    cost: int | None = None  # of a pass on a CPU, in passes of "embedded-0.1"; None: not known
 
     @property
     def gated(self) -> bool:
         """Whether its authors want to be asked before it is downloaded."""
-        return self.licence == NON_COMMERCIAL
+        return "non-commercial" in self.licence
 
 
-BSD, PRIOR_LABS = "BSD-3-Clause", "Prior Labs (Apache-2.0 with attribution)"
-NON_COMMERCIAL = "Prior Labs, non-commercial"
-# Windows. Embedded: a little above the longest tables of its pre-training (docs/model-card.md).
-# TabICL and TabPFN v1: the longest ones (v1), or the range that its authors recommend (v2). TabPFN
-# from v2 on: the limit that its package or its authors give. The paper gives 4,096 for TabICL;
-# neither its package nor its papers have such a limit (docs/method.md).
-# benchmarks/results/model_costs.json, from networks of the same sizes (docs/backends.md).
-COSTS = {"embedded": 1, "embedded-0.1": 1, "tabicl-v2": 6, "tabpfn-v1": 3, "tabpfn-v2": 13,
-         "tabpfn-v2.5": 18, "tabpfn-v2.6": 18, "tabpfn-v3": 8, "tabpfn-v3.5": 19}  # fmt: skip
-# Networks keep their name for good, so that results can be repeated; "embedded" is the newest pair.
-CLF, REG = "classification", "regression"
-EMBEDDED_0_1 = (
-    ModelCard("embedded-0.1", CLF, "tabicl", "classifier.ckpt", None, 10_000, BSD,
-              "392992aee240cb4192eb61be6ae9873b8f35ec5c6b68a661ac2899debdef7175"),
-    ModelCard("embedded-0.1", REG, "tabicl", "regressor.ckpt", None, 10_000, BSD,
-              "37feecc12f518a52844d2ed042eb8ae1bda22db5cf2118a57f3bfa5655edea38"),
-)  # fmt: skip
-TABICL, TABICL_REVISION = "jingang/TabICL", "4dcd344ece2c00be9e831fdd35bed57b5ad83e19"
-TABPFN_2_5 = "6c45f3a6d0d07c6c5f62572e04a0c2929de91b8b"  # revisions
-TABPFN_2_6 = "24148873a9a5992b429833d07363690dcffd02a8"
-TABPFN_3 = "24a16a89d245878b846555110985634aa2e656d7"
-TABPFN_3_5 = "06bf2ba35c80a92a3b9abb436b99cf49e7a0365e"
-TABPFN_V3_5 = (
-    ModelCard("tabpfn-v3.5", CLF, "tabpfn", "tabpfn-v3.5-20260909.safetensors",
-              "Prior-Labs/tabpfn_3_5", 1_000_000, NON_COMMERCIAL,
-              "ece4d67eadfea42eb0e610df5189bea60cb7f31073d81e9c7a019b76eacf0be3", TABPFN_3_5),
-    ModelCard("tabpfn-v3.5-fast", CLF, "tabpfn", "tabpfn-v3.5-fast-20260909.safetensors",
-              "Prior-Labs/tabpfn_3_5", 1_000_000, NON_COMMERCIAL, None, TABPFN_3_5),
-)  # fmt: skip
-CARDS = (
-    *(replace(card, name="embedded") for card in EMBEDDED_0_1),
-    *EMBEDDED_0_1,
-    ModelCard("tabicl-v1", CLF, "tabicl", "tabicl-classifier-v1-20250208.ckpt",
-              TABICL, 60_000, BSD, None, TABICL_REVISION),
-    ModelCard("tabicl-v1.1", CLF, "tabicl", "tabicl-classifier-v1.1-20250506.ckpt",
-              TABICL, 60_000, BSD, None, TABICL_REVISION),
-    ModelCard("tabicl-v2", CLF, "tabicl", "tabicl-classifier-v2-20260212.ckpt",
-              TABICL, 100_000, BSD,
-              "bdc7dbd5e4ff21f8f0456fcf90c6b7cdf72dbea960f2d05b19bec19f9b3d4ed0", TABICL_REVISION),
-    ModelCard("tabicl-v2", REG, "tabicl", "tabicl-regressor-v2-20260212.ckpt",
-              TABICL, 100_000, BSD,
-              "0db9cb538f114e79026bf08f45f41ad8dd7ad2de2aaca9a5ca8cd3bd9748ae7a", TABICL_REVISION),
-    ModelCard("tabpfn-v1", CLF, "tabpfn-v1", "prior_diff_real_checkpoint_n_0_epoch_42.cpkt",
-              "pfns==0.3.0", 1_000, "Apache-2.0",
-              "3c9aadaeddbf51462af8c0ee4b3ca3c697890f77e92318abbb0821b75261c392",
-              "sha256:1b48899b4485188978930c76ce6eeea927ae468355ab9e636c9e583696943544"),
-    ModelCard("tabpfn-v2", CLF, "tabpfn", "tabpfn-v2-classifier-finetuned-zk73skhh.ckpt",
-              "Prior-Labs/TabPFN-v2-clf", 10_000, PRIOR_LABS,
-              "cf8c519c01eaf1613ee91239006d57b1c806ff5f23ac1aeb1315ba1015210e49",
-              "f851f2a3c941544733b712d8c0f96dfae9b28862"),
-    ModelCard("tabpfn-v2", REG, "tabpfn", "tabpfn-v2-regressor.ckpt",
-              "Prior-Labs/TabPFN-v2-reg", 10_000, PRIOR_LABS,
-              "2ab5a07d5c41dfe6db9aa7ae106fc6de898326c2765be66505a07e2868c10736",
-              "4972a65a1b30806315c6f92499959ffbfc69a673"),
-    ModelCard("tabpfn-v2.5", CLF, "tabpfn", "tabpfn-v2.5-classifier-v2.5_default.ckpt",
-              "Prior-Labs/tabpfn_2_5", 50_000, NON_COMMERCIAL, None, TABPFN_2_5),
-    ModelCard("tabpfn-v2.5", REG, "tabpfn", "tabpfn-v2.5-regressor-v2.5_default.ckpt",
-              "Prior-Labs/tabpfn_2_5", 50_000, NON_COMMERCIAL, None, TABPFN_2_5),
-    ModelCard("tabpfn-v2.6", CLF, "tabpfn", "tabpfn-v2.6-classifier-v2.6_default.ckpt",
-              "Prior-Labs/tabpfn_2_6", 50_000, NON_COMMERCIAL,
-              "0578fa56f97e11024e31735aaec2c4e7332584b7730242fbaf6c0bbd0299206a", TABPFN_2_6),
-    ModelCard("tabpfn-v2.6", REG, "tabpfn", "tabpfn-v2.6-regressor-v2.6_default.ckpt",
-              "Prior-Labs/tabpfn_2_6", 50_000, NON_COMMERCIAL, None, TABPFN_2_6),
-    ModelCard("tabpfn-v3", CLF, "tabpfn", "tabpfn-v3-classifier-v3_default.ckpt",
-              "Prior-Labs/tabpfn_3", 1_000_000, NON_COMMERCIAL,
-              "d0d865d54dfbc524f5703104be90620182dca7e5fb2c16de72e9959ea18f3988", TABPFN_3),
-    ModelCard("tabpfn-v3", REG, "tabpfn", "tabpfn-v3-regressor-v3_default.ckpt",
-              "Prior-Labs/tabpfn_3", 1_000_000, NON_COMMERCIAL,
-              "311ce18d97e9533d8585eaadafe040fbdd8070533209ed8696641dadc97a7301", TABPFN_3),
-    *(replace(card, task=task) for card in TABPFN_V3_5 for task in (CLF, REG)),  # one file for both
-)  # fmt: skip
+def _read_cards(path: Path) -> Iterator[ModelCard]:
+    for about in json.loads(path.read_text(encoding="utf-8")):
+        for task, file in about.pop("files").items():
+            yield ModelCard(task=task, **about, **file)
+
+
+# In models.json, a model after the other, with a file for each task. Networks keep their name for
+# good, so that results can be repeated; "embedded" is the newest pair. Windows: of the embedded
+# networks a little above the longest tables of their pre-training (docs/model-card.md); of TabICL
+# and TabPFN v1 the longest ones (v1), or the range that its authors recommend (v2); of TabPFN from
+# v2 on the limit that its package or its authors give. The paper gives 4,096 for TabICL; neither
+# its package nor its papers have such a limit (docs/method.md). Costs: docs/backends.md.
+CARDS = tuple(_read_cards(Path(__file__).with_name("models.json")))
+COSTS = {card.name: card.cost for card in CARDS}
 
 
 def model_names() -> list[str]:
@@ -352,7 +291,7 @@ class Checkpoint:
     @property
     def both(self) -> bool:
         """Whether it has a head for numbers, too (TabPFN 3.5)."""
-        return self.task == CLF and "heads.regression_borders" in self.state_dict
+        return self.task == "classification" and "heads.regression_borders" in self.state_dict
 
 
 def per_file(make: Callable[..., T], most: int | None = None) -> Callable[..., T]:
@@ -446,6 +385,16 @@ def _sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+@contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Around making a network: a wrong configuration can break its constructor in any way."""
+    try:
+        yield
+    except Exception as error:
+        said = f"The weights in {path} do not fit the network that the file describes."
+        raise InvalidCheckpoint(said) from error
 
 
 read_checkpoint = per_file(_read, most=2)

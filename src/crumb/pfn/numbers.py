@@ -38,10 +38,6 @@ class Numbers:
     def __reduce__(self) -> tuple[type[Numbers], tuple[Any, ...]]:
         return Numbers, (self.rows, None if self.pool is self else self.pool)
 
-    def make(self) -> None:
-        """Make the numbers now: at ``fit``, say, and not at the first prediction."""
-        _ = self.matrix
-
     @cached_property
     def places(self) -> tuple[list[int], list[int]]:
         """The columns that hold categories, and those that hold numbers."""

@@ -7,7 +7,7 @@ weights when they are made, or when they are fitted for the first time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import chain, islice
 from typing import Any
@@ -17,7 +17,7 @@ from joblib import Parallel, delayed, effective_n_jobs
 from sklearn.base import clone
 
 from crumb.machine import one_thread
-from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
+from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output, Tasks
 from crumb.pfn.contexts import pieces
 
 # Products of few rows round differently from products of many. With a frozen plan an answer may
@@ -44,12 +44,7 @@ class SklearnBackend(Backend):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _copies=threading.local())
 
-    def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
-        return next(iter(self.predict_contexts([task], output)))
-
-    def predict_contexts(
-        self, tasks: Iterable[ContextTask], output: Output
-    ) -> Iterator[np.ndarray]:
+    def predict_contexts(self, tasks: Tasks, output: Output) -> Iterator[np.ndarray]:
         jobs = effective_n_jobs(self.settings.n_jobs)
         tasks = iter(tasks)
         # A few tasks at a time, so that not all contexts are in memory at once. Each is made when

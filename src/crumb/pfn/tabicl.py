@@ -7,7 +7,7 @@ in one pass, on a CPU side by side (``fused.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -18,22 +18,19 @@ import numpy as np
 import torch
 from tabicl import TabICLClassifier, TabICLRegressor
 
-from crumb.errors import InvalidCheckpoint, InvalidInput
+from crumb.errors import InvalidInput
 from crumb.machine import resolve_jobs, said_once, task_threads
 from crumb.pfn.architecture import V1_ARCHITECTURE, build
-from crumb.pfn.base import BackendSettings, ContextTask, Output
+from crumb.pfn.base import ContextTask, Output, Tasks
 from crumb.pfn.contexts import KeepingBackend, bounded, pieces, tensor_bytes
 from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, task_bytes
-from crumb.pfn.models import Checkpoint, per_file, read_checkpoint
+from crumb.pfn.models import fitting, per_file, read_checkpoint
 from crumb.pfn.tabicl_package import TabICL, resolve_torch_device
 
 # Tasks and their answers; None: the package should give it.
 Answered: TypeAlias = tuple[list[ContextTask], list[np.ndarray | None]]
 # Largest activation of one pass on a CPU, where the package does not split a pass.
 PASS_BYTES = 2 << 30
-# Products of few rows round differently from products of many. With a frozen plan an answer depends
-# on its row alone, so queries then come in multiples of this, however many are asked together.
-FEWEST_QUERIES = 32
 
 
 def _build(path: Path, device: str) -> TabICL:
@@ -41,13 +38,9 @@ def _build(path: Path, device: str) -> TabICL:
     config = checkpoint.config
     if "col_ssmax" not in config and not any("ssmax" in name for name in checkpoint.state_dict):
         config = {**V1_ARCHITECTURE, **config}
-    try:
+    with fitting(path):
         network = build(config)
         network.load_state_dict(checkpoint.state_dict)
-    except Exception as error:  # a wrong configuration can break the constructor in any way
-        raise InvalidCheckpoint(
-            f"The weights in {path} do not fit the network that the file describes."
-        ) from error
     return network.eval().to(device)
 
 
@@ -85,14 +78,12 @@ class TabICLBackend(KeepingBackend):
     # False: the package's own passes, one after the other.
     fuse: bool | None = None
 
-    def __init__(
-        self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
-    ):
-        super().__init__(name, checkpoint, window, settings)
-        options = settings.options
+    def open(self) -> None:
+        super().open()
+        options = self.settings.options
         if options.get("support_many_classes", True) and not options.get("kv_cache"):
             self.max_classes = None
-        shared_network(self.path, settings.device)  # weights that do not fit are refused at fit
+        shared_network(self.path, self.settings.device)
 
     @property
     def network(self) -> TabICL:
@@ -103,9 +94,7 @@ class TabICLBackend(KeepingBackend):
         made.checkpoint = self.path
         return made
 
-    def predict_contexts(
-        self, tasks: Iterable[ContextTask], output: Output
-    ) -> Iterator[np.ndarray]:
+    def predict_contexts(self, tasks: Tasks, output: Output) -> Iterator[np.ndarray]:
         passes = None if self.fuse is False else self._passes(output)
         if passes is None:
             yield from super().predict_contexts(tasks, output)
@@ -123,7 +112,7 @@ class TabICLBackend(KeepingBackend):
     def together(self) -> int:
         return resolve_jobs(self.settings.n_jobs) if self.on_cpu else super().together
 
-    def _stacked(self, tasks: Iterable[ContextTask], passes: FusedPasses) -> Iterator[Answered]:
+    def _stacked(self, tasks: Tasks, passes: FusedPasses) -> Iterator[Answered]:
         """Contexts that share passes."""
         for some in bounded(tasks, task_bytes, HELD_BYTES):
             apart = [task for task in some if self.kept_under(task) is None]
@@ -131,9 +120,7 @@ class TabICLBackend(KeepingBackend):
                 answers = dict(zip(map(id, apart), passes(apart), strict=True))
             yield some, [answers.get(id(task)) for task in some]
 
-    def _side_by_side(
-        self, tasks: Iterable[ContextTask], passes: FusedPasses
-    ) -> Iterator[Answered]:
+    def _side_by_side(self, tasks: Tasks, passes: FusedPasses) -> Iterator[Answered]:
         """Contexts that have a thread each: on a CPU a stack falls out of its caches.
 
         A context that comes again is left to the package, whose cache of it gives the same bits.
@@ -176,8 +163,8 @@ class TabICLBackend(KeepingBackend):
         else:
             alphas = list(output.quantiles) or None
             predict = partial(estimator.predict, output_type=output.kind, alphas=alphas)
-        size, multiple = _piece(estimator, task), 1 if task.key is None else FEWEST_QUERIES
-        answers = [predict(piece) for piece in pieces(task.queries, size, multiple)]
+        some = pieces(task.queries, _piece(estimator, task), task.multiple)
+        answers = [predict(piece) for piece in some]
         return np.concatenate(answers)[: len(task.queries)]
 
     def fitted(self, task: ContextTask) -> Any:
@@ -245,6 +232,4 @@ def _piece(estimator: Any, task: ContextTask) -> int:
     members = min(estimator.n_estimators, estimator.batch_size or estimator.n_estimators)
     rows = PASS_BYTES // (4 * estimator.model_.embed_dim * width * members)
     size = max(LEAST_QUERIES, rows - len(task.y))
-    if task.key is None:
-        return size
-    return max(FEWEST_QUERIES, size // FEWEST_QUERIES * FEWEST_QUERIES)  # only the last has filling
+    return max(task.multiple, size // task.multiple * task.multiple)  # only the last has filling

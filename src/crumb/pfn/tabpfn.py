@@ -10,7 +10,7 @@ of one context at a time, up to rounding in the network's precision.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,20 +18,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crumb.errors import BackendUnavailable, InvalidCheckpoint, InvalidInput
+from crumb.errors import InvalidInput, extra
 from crumb.machine import free_bytes
-from crumb.pfn.base import BackendSettings, ContextTask, NetworkBackend, Output
+from crumb.pfn.base import ContextTask, NetworkBackend, Output, Tasks
 from crumb.pfn.contexts import halved, in_groups, pieces
-from crumb.pfn.models import Checkpoint, per_file
+from crumb.pfn.models import fitting, per_file
 
-try:
+with extra("tabpfn", "A TabPFN model"):
     from tabpfn import ModelSpecs, TabPFNClassifier, TabPFNRegressor
     from tabpfn.errors import TabPFNValidationError
     from tabpfn.model_loading import load_model
-except ImportError as error:
-    raise BackendUnavailable(
-        "TabPFN models need the package tabpfn: pip install 'crumb-pfn[tabpfn]'."
-    ) from error
 
 ANY_NUMBER = 1 << 60
 # About 100 contexts of 500 rows and 20 columns in the released network. A GPU is busy with fewer,
@@ -53,12 +49,8 @@ class SharedSpecs(ModelSpecs):
 
 def _build(path: Path, task: str, _device: str, _precision: str) -> ModelSpecs:
     kind = "classifier" if task == "classification" else "regressor"
-    try:
+    with fitting(path):
         model, criterion, architecture, inference = load_model(path=path, estimator_type=kind)
-    except Exception as error:  # a wrong configuration can break the constructor in any way
-        raise InvalidCheckpoint(
-            f"The weights in {path} do not fit the network that the file describes."
-        ) from error
     # The package warns above 200 rows on a CPU and refuses above 1,000. Here the user has chosen
     # the context size, and there are many contexts.
     inference = dataclasses.replace(inference, MAX_CPU_SAMPLES=ANY_NUMBER)
@@ -75,12 +67,9 @@ class TabPFNBackend(NetworkBackend):
     reserved = frozenset({"model_path"})
     missing_is_a_value = False
 
-    def __init__(
-        self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
-    ):
-        super().__init__(name, checkpoint, window, settings)
-        limit = self.specs.inference_config.MAX_NUMBER_OF_SAMPLES  # loaded: may be refused at fit
-        self.window = window or limit
+    def open(self) -> None:
+        limit = self.specs.inference_config.MAX_NUMBER_OF_SAMPLES
+        self.window = self.window or limit
 
     @property
     def specs(self) -> ModelSpecs:
@@ -97,13 +86,11 @@ class TabPFNBackend(NetworkBackend):
         """Whether contexts share a pass: slower on a CPU, and wrong in the package on MPS."""
         return self._device.startswith("cuda") and not UNHEEDED & set(self.settings.options)
 
-    def predict_contexts(
-        self, tasks: Iterable[ContextTask], output: Output
-    ) -> Iterator[np.ndarray]:
+    def predict_contexts(self, tasks: Tasks, output: Output) -> Iterator[np.ndarray]:
         if not self.batched:
             return super().predict_contexts(tasks, output)
         key, run = partial(group_of, output=output), partial(self._group, output=output)
-        return in_groups(tasks, key, run, cells, HELD_CELLS)
+        return in_groups(tasks, key, run, lambda task: task.cells, HELD_CELLS)
 
     def _group(self, tasks: list[ContextTask], output: Output) -> list[np.ndarray]:
         """Answers to tasks of one shape, in calls that fit in memory by an estimate of it."""
@@ -163,10 +150,6 @@ class TabPFNBackend(NetworkBackend):
 
     def bytes(self, rows: int, queries: int, columns: int) -> float:
         return float((rows + queries) * row_bytes(self.specs, columns))
-
-
-def cells(task: ContextTask) -> int:
-    return int(task.X.size + task.queries.size)
 
 
 def group_of(task: ContextTask, output: Output) -> Hashable:

@@ -21,11 +21,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from crumb.errors import InvalidCheckpoint
 from crumb.machine import free_bytes
-from crumb.pfn.base import BackendSettings, ContextTask, Output
+from crumb.pfn.base import ContextTask, Output, Tasks
 from crumb.pfn.contexts import KeepingBackend, halved, in_groups, tensor_bytes
-from crumb.pfn.models import Checkpoint, per_file, read_checkpoint
+from crumb.pfn.models import fitting, per_file, read_checkpoint
 from crumb.pfn.numbers import Slice
 
 PREFIX = "module."  # of all names in the file, which a parallel run has written
@@ -34,9 +33,6 @@ EXPONENTS, SEARCHES = (-8.0, 8.0), 30  # of the power transform: bounds, golden 
 CPU_BYTES = 256 << 20  # of a stack on a CPU, which is no faster with more
 HELD_CELLS = 1 << 24  # of the tasks that wait for others to go with
 MOST_QUERIES = 4_096  # that go together
-# Products of few rows round differently from products of many, and with a frozen plan an answer
-# depends on its row alone.
-FEWEST_QUERIES = 32
 
 
 class Layer(nn.TransformerEncoderLayer):
@@ -103,13 +99,9 @@ def _build(path: Path, device: str) -> Network:
     checkpoint = read_checkpoint(path)
     weights = {name.removeprefix(PREFIX): one for name, one in checkpoint.state_dict.items()}
     weights.pop("criterion.weight", None)  # of the loss
-    try:
+    with fitting(path):
         network = Network(checkpoint.config)
         network.load_state_dict(weights)
-    except Exception as error:  # a wrong configuration can break the constructor in any way
-        raise InvalidCheckpoint(
-            f"The weights in {path} do not fit the network that the file describes."
-        ) from error
     return network.eval().requires_grad_(False).to(device)
 
 
@@ -264,21 +256,17 @@ class TabPFNv1Backend(KeepingBackend):
     reserved = frozenset({"device"})
     missing_is_a_value = False
 
-    def __init__(
-        self, name: str, checkpoint: Checkpoint, window: int | None, settings: BackendSettings
-    ):
-        super().__init__(name, checkpoint, window, settings)
-        self.max_columns = self.network.features  # loaded: may be refused at fit
+    def open(self) -> None:
+        super().open()
+        self.max_columns = self.network.features
 
     @property
     def network(self) -> Network:
         return shared_network(self.path, self.settings.device)
 
-    def predict_contexts(
-        self, tasks: Iterable[ContextTask], output: Output
-    ) -> Iterator[np.ndarray]:
+    def predict_contexts(self, tasks: Tasks, output: Output) -> Iterator[np.ndarray]:
         run = partial(self._group, output=output)
-        return in_groups(tasks, self._shape, run, cells, HELD_CELLS)
+        return in_groups(tasks, self._shape, run, lambda task: task.cells, HELD_CELLS)
 
     def _shape(self, task: ContextTask) -> Hashable:
         """What the tasks of a stack have in common; a context that is kept goes alone."""
@@ -297,14 +285,14 @@ class TabPFNv1Backend(KeepingBackend):
 
     def _together(self, tasks: list[ContextTask]) -> list[np.ndarray]:
         most = max(len(task.asked) for task in tasks)
-        most += -most % least_queries(tasks[0])
+        most += -most % tasks[0].multiple
         with self.alone():
             remembered = self._remembered(tasks, keep=False)
             answers = self._proba(remembered, numbers([task.asked for task in tasks], most))
         return [answer[: len(task.asked)] for answer, task in zip(answers, tasks, strict=True)]
 
     def run(self, task: ContextTask, output: Output) -> np.ndarray:
-        remembered, asked, least = self.fitted(task), len(task.asked), least_queries(task)
+        remembered, asked, least = self.fitted(task), len(task.asked), task.multiple
         parts = [task.asked[at : at + MOST_QUERIES] for at in range(0, asked, MOST_QUERIES)]
         sizes = [len(part) + -len(part) % least for part in parts]
         whole = (numbers([part], size) for part, size in zip(parts, sizes, strict=True))
@@ -349,10 +337,6 @@ class TabPFNv1Backend(KeepingBackend):
         return 4.0 * self.settings.n_estimators * width * (rows + queries)
 
 
-def cells(task: ContextTask) -> int:
-    return task.context.cells + task.asked.cells
-
-
 def numbers(slices: Sequence[Slice], most: int) -> np.ndarray:
     """(B, most, d): NaN where a cell is missing. Where a slice is shorter, its last row repeats."""
     row = np.arange(most)
@@ -361,8 +345,3 @@ def numbers(slices: Sequence[Slice], most: int) -> np.ndarray:
     categories = rows[..., : slices[0].table.shape[1]]
     categories[categories < 0] = np.nan  # not in the pool
     return rows
-
-
-def least_queries(task: ContextTask) -> int:
-    """Of which a pass has a multiple."""
-    return 1 if task.key is None else FEWEST_QUERIES

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crumb.errors import InvalidInput
-from crumb.herding.neighbours import (
-    Candidates,
-    asking,
-    each_of,
-    fraction_searched,
-    neighbours_beside,
-)
+from crumb.herding.neighbours import FIRST, Candidates, asking, fraction_searched
 from crumb.machine import quiet
 from crumb.rng import generator
 from crumb.scale.rules import NearestRows, NumberedRows, RareClasses, RowsOfCells, Rule, Strata
@@ -131,6 +125,16 @@ def _count(problem: Problem, clusters: int, size: int) -> int:
         return min(room, size)
     room = 2 * room // 3  # neighbours come on top
     return min(room if kernel == "exact" else min(room, MOST * n), size)
+
+
+def neighbours_beside(count: int, n: int) -> int:
+    """How many neighbours of the queries join ``count`` candidates by distance: none at first."""
+    return 0 if count <= FIRST * n else count // 2
+
+
+def each_of(count: int, queries: int) -> int:
+    """How many neighbours each query of a cluster has, for ``count`` candidates in all."""
+    return max(1, count // queries)
 
 
 def _of_clusters(found: Shortlist, strata: Strata, asked: list[np.ndarray], n: int) -> Candidates:

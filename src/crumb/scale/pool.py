@@ -15,7 +15,7 @@ from crumb.errors import InvalidInput
 from crumb.herding.kernel import bandwidth_rows
 from crumb.machine import resolve_jobs
 from crumb.options import Options
-from crumb.pool import HeldRows, Labelled, Pool, table_pool
+from crumb.pool import HeldRows, Labelled, Pool
 from crumb.rng import generator
 from crumb.scale.engine import Engine
 from crumb.scale.finder import FileFinder
@@ -29,12 +29,11 @@ from crumb.scale.reader import (
     to_labels,
 )
 from crumb.scale.rules import Block
-from crumb.scale.source import Source, count_rows, open_source
+from crumb.scale.source import Source
 from crumb.selection import Strategy
 from crumb.selection.base import Finder, TableFinder, support_rows
+from crumb.table import space
 from crumb.table.encoder import TableEncoder
-from crumb.table.relevance import column_weights, relevance_rows
-from crumb.table.space import EMBEDDING, ColumnSpace, Space, is_auto, is_weights, learn_space
 
 SKETCH_ROWS, SKETCH_CELLS = 100_000, 8_000_000  # rows, and cells, of the sketch
 COVERED_CELLS = 50_000_000  # numbers of a pool whose points are held: 400 MB, twice that at first
@@ -52,25 +51,6 @@ def read_whole(source: Source) -> tuple[pd.DataFrame, np.ndarray | None]:
     blocks = pa.concat_tables(blocks)
     labels = None if view.target is None else to_labels(blocks, view.target)
     return to_frame(blocks, view.features, view), labels
-
-
-def open_pool(
-    table: Any,
-    target: str | None,
-    where: Any,
-    columns: Sequence[str] | None,
-    engine: Engine,
-    options: Options,
-    **more: Any,
-) -> Pool:
-    """A pool in files, or in memory where it is small."""
-    source = count_rows(open_source(table, target, where, columns), engine)
-    if not fits_in_memory(source):
-        return FilePool(source, engine, options, **more)
-    frame, labels = read_whole(source)
-    pool = table_pool(frame, labels, more["features"], more["categorical_features"])
-    pool.facts["pool"] = {"rows": source.rows, "on_disk": False, "covered": True}
-    return pool
 
 
 class FilePool(Pool):
@@ -98,18 +78,18 @@ class FilePool(Pool):
         bandwidth = bandwidth_rows(self.size, generator(seed, "bandwidth"))
         support, sketched = support_rows(self.size, seed), _sketch_rows(source, seed)
         plain = np.union1d(bandwidth, support)  # kept as rows
-        auto = is_auto(features) and view.target is not None
-        weighed = relevance_rows(self.size, len(view.features), seed)[: None if auto else 0]
+        auto = space.is_auto(features) and view.target is not None
+        weighed = space.relevance_rows(self.size, len(view.features), seed)[: None if auto else 0]
         every = np.union1d(np.union1d(plain, sketched), weighed)
         found = gather(source, engine, opened, classify, every, options.verbose)
         whole = pa.concat_tables(found.sample)
         table, sketch = (whole.take(np.searchsorted(every, ids)) for ids in (plain, sketched))
         self.encoder = found.closed(opened)
-        if is_auto(features):
+        if space.is_auto(features):
             some = whole.take(np.searchsorted(every, weighed))
             features = _weights(some, self.encoder, view.target, bool(classify), options)
-        if features is None or is_weights(features):
-            self.space: Space = ColumnSpace(found.table, opened, features)
+        if features is None or space.is_weights(features):
+            self.space: space.Space = space.ColumnSpace(found.table, opened, features)
         else:
             self.space = _own_space(features, table, self.encoder, view.target)
         distinct = found.distinct_labels()
@@ -117,8 +97,8 @@ class FilePool(Pool):
         self.n_classes = None if classes is None else len(classes)
         self.reader = Reader(self.encoder, self.space, view.target, classes, seed)
         self.sampled = _held(table, plain, self.reader)  # rows that stand for the pool
-        points = self.sampled_points = self.space.transform(self.sampled.rows)
-        self.bandwidth_points = points[np.searchsorted(plain, bandwidth)]
+        points = self.sample_points = self.space.transform(self.sampled.rows)
+        self.some_points = points[np.searchsorted(plain, bandwidth)]
         self.reference = points[np.searchsorted(plain, support)]
         # Random rows, from which the limits of a pass are estimated.
         self.sketch = Block(sketched, self.reader, sketch, bool(classify))
@@ -137,16 +117,8 @@ class FilePool(Pool):
         return self.size * self.shape[1] <= COVERED_CELLS
 
     @property
-    def some_points(self) -> np.ndarray:
-        return self.bandwidth_points
-
-    @property
     def sample(self) -> HeldRows:
         return self.sampled
-
-    @property
-    def sample_points(self) -> np.ndarray:
-        return self.sampled_points
 
     def finder(self, options: Options) -> Finder:
         if not self.covered:
@@ -185,13 +157,13 @@ def _weights(
         return None
     rows = encoder.transform(to_frame(table, encoder.columns_))
     about = encoder, to_labels(table, target), classify
-    return column_weights(rows, *about, options.seed, resolve_jobs(options.n_jobs))
+    return space.column_weights(rows, *about, options.seed, resolve_jobs(options.n_jobs))
 
 
-def _own_space(features: Any, table: pa.Table, encoder: TableEncoder, target: Any) -> Space:
+def _own_space(features: Any, table: pa.Table, encoder: TableEncoder, target: Any) -> space.Space:
     labels = None if target is None else to_labels(table, target)
     rows = encoder.transform(to_frame(table, encoder.columns_))
-    return learn_space(features, rows, encoder, labels, None)[0]
+    return space.learn_space(features, rows, encoder, labels, None)[0]
 
 
 def _sketch_rows(source: Source, seed: int) -> np.ndarray:
@@ -217,7 +189,7 @@ def _check(strategy: Strategy, features: Any) -> None:
             f"strategy={strategy.name!r} needs the whole pool in memory, and this one is too large "
             "for that: choose another strategy, or read the table yourself and pass it."
         )
-    if isinstance(features, str) and features == EMBEDDING:
+    if isinstance(features, str) and features == space.EMBEDDING:
         raise InvalidInput(
             "features='embedding' needs the pool in memory: leave it out for a table in files."
         )

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from crumb.errors import BackendUnavailable
-from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output
+from crumb.errors import extra
+from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output, Tasks
 from crumb.scale.engine import Engine, Result, WorkerDied, describe
 
 OBJECT_STORE_BYTES = 1_000_000_000  # of a cluster that we start ourselves
@@ -113,12 +113,7 @@ class OnActors(Backend):
     def settings(self, settings: BackendSettings) -> None:
         self.inner.settings = settings
 
-    def predict_context(self, task: ContextTask, output: Output) -> np.ndarray:
-        return next(iter(self.predict_contexts([task], output)))
-
-    def predict_contexts(
-        self, tasks: Iterable[ContextTask], output: Output
-    ) -> Iterator[np.ndarray]:
+    def predict_contexts(self, tasks: Tasks, output: Output) -> Iterator[np.ndarray]:
         ray = self.engine.start()
         size, tasks = TOGETHER if self._start(ray) else 1, iter(tasks)
         actors = self._actors
@@ -215,9 +210,7 @@ def _end(ray: Any, left: list[Any]) -> None:
 
 
 def ray_package() -> Any:
-    try:
+    with extra("ray", "engine='ray'"):
         import ray
         import ray.exceptions
-    except ImportError as error:
-        raise BackendUnavailable("engine='ray' needs Ray: pip install 'crumb-pfn[ray]'.") from error
     return ray

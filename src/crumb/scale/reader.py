@@ -144,7 +144,10 @@ class Statistics:
             one = words[j]
             assert one is not None
             words[j] = one.learned(word for word in counts if word != MISSING)
-        return TableEncoder.learned(encoder.columns_, kinds, bounds, words)
+        whole = TableEncoder()
+        whole.columns_, whole.kinds_ = encoder.columns_, kinds
+        whole.bounds_, whole.words_ = bounds, words
+        return whole
 
     def merge(self, other: Statistics) -> Statistics:
         names = [one.name for one in fields(self) if one.name != "table"]

@@ -17,19 +17,14 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+from scipy.spatial.distance import cdist
 
-from crumb.herding.neighbours import (
-    ELSEWHERE,
-    STRATA,
-    Pairs,
-    below,
-    nearest_each,
-    squared_distances,
-    tile_rows,
-)
+from crumb.herding.neighbours import ELSEWHERE
 from crumb.rng import row_numbers
 from crumb.scale.reader import Reader
 
+STRATA = 10  # parts of the queries' distances from which equally many candidates come
+TILE_CELLS = 1 << 18  # of a tile of distances: about what a core's cache holds
 SAMPLE_PAIRS = 1 << 26  # points × rows of a sample, compared in tiles
 DEVIATIONS = 4.0  # standard deviations to spare in what a sample tells about the pool
 BEYOND, NEAREST = STRATA, STRATA + 1  # lists of a cluster after its strata
@@ -39,6 +34,8 @@ SURE = 30  # rows of a sample from which the number in the pool is estimated
 # class needs no list of its own.
 COMMON = 100
 
+# Queries, rows and their squared distances.
+Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # lists, keys, rows of the block
 
 
@@ -361,11 +358,54 @@ def _nearest(points: np.ndarray, some: np.ndarray, counts: np.ndarray, limits: n
 
 def _nth(points: np.ndarray, some: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """(T,) limits that leave the ``counts`` nearest rows; ∞ where there are fewer rows."""
-    limits = np.full(len(some), np.inf)
+    limits, step = np.full(len(some), np.inf), max(1, TILE_CELLS // max(1, len(points)))
     enough = np.flatnonzero(counts <= len(points))
-    near = nearest_each(points, some[enough], counts[enough])
-    last = np.array([rows[-1] for rows in near], dtype=np.int64)
-    gaps = points[last].astype(np.float64) - some[enough]
+    for start in range(0, len(enough), step):
+        these = enough[start : start + step]
+        for one, distance in zip(these, cdist(some[these], points, "sqeuclidean"), strict=True):
+            limits[one] = np.partition(distance, counts[one] - 1)[counts[one] - 1]
     # The last one itself is wanted, also where the last digit of its distance is another one.
-    limits[enough] = np.nextafter(np.einsum("ij,ij->i", gaps, gaps) * (1.0 + 1e-9), np.inf)
-    return limits
+    return np.nextafter(limits * (1.0 + 1e-9), np.inf)
+
+
+def below(some: np.ndarray, points: np.ndarray, limits: np.ndarray) -> Pairs:
+    """All pairs whose squared distance is below the limit of their k: k, rows, exact distances.
+
+    A product in float32 finds them, with room for its rounding; differences in float64 decide.
+    """
+    room = np.float32(1.0 - 4.0 * points.shape[1] * np.finfo(np.float32).eps)
+    wanted = np.flatnonzero(limits > 0)  # others have none
+    some, limits = some[wanted], limits[wanted]
+    with np.errstate(over="ignore", invalid="ignore"):
+        rough = some.astype(np.float32)
+        # ‖x − c‖² ≥ −2⟨x, c⟩ + room·‖x‖² + room·‖c‖²; the last term is moved to the other side.
+        most = (limits - room * np.einsum("ij,ij->i", rough, rough)).astype(np.float32)[:, None]
+        left = np.concatenate([-2.0 * rough, np.full((len(rough), 1), room)], axis=1)
+        found, step = [], tile_rows(len(some))
+        for start in range(0, max(1, len(points)), step):
+            tile = points[start : start + step].astype(np.float32, copy=False)
+            sizes = np.einsum("ij,ij->i", tile, tile)
+            least = left @ np.concatenate([tile.T, sizes[None]])
+            if not np.isfinite(sizes).all():
+                least[:, ~np.isfinite(sizes)] = -np.inf  # what has overflowed is checked
+            k, rows = np.divmod(np.flatnonzero(least < most), max(1, len(tile)))
+            gaps = points[start + rows].astype(np.float64, copy=False) - some[k]
+            distance = np.einsum("ij,ij->i", gaps, gaps)
+            kept = distance < limits[k]
+            found.append((wanted[k[kept]], start + rows[kept], distance[kept]))
+    k, rows, distance = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return k, rows, distance
+
+
+def squared_distances(some: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """(K, d), (b, d) → (K, b)."""
+    squared = some @ points.T
+    squared *= -2.0
+    squared += np.einsum("ij,ij->i", some, some)[:, None]
+    squared += np.einsum("ij,ij->i", points, points)
+    return np.maximum(squared, 0.0, out=squared)
+
+
+def tile_rows(queries: int) -> int:
+    """Rows of a tile of distances to that many queries."""
+    return max(64, TILE_CELLS // max(1, queries))

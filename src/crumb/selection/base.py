@@ -44,7 +44,7 @@ class Nearest(NamedTuple):
     n: int
 
 
-class RandomOfCells(NamedTuple):
+class CellRows(NamedTuple):
     """n random rows of some cells. A cell is the rows nearest to one of the centroids."""
 
     centroids: np.ndarray  # (cells, d)
@@ -53,7 +53,7 @@ class RandomOfCells(NamedTuple):
 
 
 Numbered: TypeAlias = list[np.ndarray]  # rows whose numbers are known
-Question: TypeAlias = Nearest | RandomOfCells | Numbered
+Question: TypeAlias = Nearest | CellRows | Numbered
 # Arguments of ``herd_candidates``, and what the plan should say of the candidates.
 Among: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
 
@@ -304,7 +304,7 @@ class Strategy(BaseEstimator, ABC):
 
     name: ClassVar[str]
     default_clusters: ClassVar[int | None] = None  # of its own
-    follows_policy: ClassVar[bool] = True  # K and n depend on the queries (policy.py)
+    follows_policy: ClassVar[bool] = True  # K and n depend on the queries: ``choose_sizes``
     drops_rows: ClassVar[bool] = True  # False: every context is the whole pool
     shares: ClassVar[bool] = True  # False: every query has a context of its own
 

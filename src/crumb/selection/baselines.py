@@ -7,15 +7,7 @@ import math
 import numpy as np
 
 from crumb.errors import InvalidInput, positive
-from crumb.selection.base import (
-    Demand,
-    Finder,
-    Nearest,
-    Problem,
-    RandomOfCells,
-    Selection,
-    Strategy,
-)
+from crumb.selection.base import CellRows, Demand, Finder, Nearest, Problem, Selection, Strategy
 from crumb.selection.clustering import cluster, nearest_centroid
 
 
@@ -186,7 +178,7 @@ def _contexts_of_cells(
 ) -> list[np.ndarray]:
     """n random rows of each of some cells, topped up with the nearest rows of other cells."""
     n, some = problem.n, centroids[cells]
-    found = problem.finder.find(some, RandomOfCells(centroids, n, cells), Nearest(some, n))
+    found = problem.finder.find(some, CellRows(centroids, n, cells), Nearest(some, n))
     return [
         np.concatenate([own, near[~np.isin(near, own)][: n - len(own)]])
         for own, near in zip(*found, strict=True)

@@ -5,7 +5,6 @@ commit that fails leaves nothing, and one process at a time holds the file, whic
 Many requests share a commit. A snapshot makes what it contains superfluous in the log.
 """
 
-import contextlib
 import json
 import sqlite3
 import threading
@@ -51,9 +50,7 @@ class Journal:
     def __init__(self, folder: Path):
         self.folder, self._lock = folder, threading.Lock()
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = sqlite3.connect(
-            folder / LOG, timeout=1.0, isolation_level=None, check_same_thread=False
-        )
+        self._file = sqlite3.connect(folder / LOG, timeout=1.0, check_same_thread=False)
         try:
             for pragma in PRAGMAS:
                 self._file.execute(f"PRAGMA {pragma}")
@@ -70,18 +67,20 @@ class Journal:
 
     def _make_room(self) -> None:
         """What is deleted leaves its place in the files to what comes."""
-        self._file.execute("REPLACE INTO learned VALUES (-1, 0, 0, zeroblob(?))", [ROOM])
-        self._file.execute("DELETE FROM learned WHERE first < 0")
+        with self._file:
+            self._file.execute("REPLACE INTO learned VALUES (-1, 0, 0, zeroblob(?))", [ROOM])
+        with self._file:
+            self._file.execute("DELETE FROM learned WHERE first < 0")
         self._file.execute("PRAGMA wal_checkpoint")
 
     def append(self, entries: Sequence[Entry]) -> None:
         """All of them are on disk when this returns; where it raises, none is."""
-        with self._lock, self._transaction():
+        with self._lock, self._file:
             self._file.executemany("INSERT INTO learned VALUES (?, ?, ?, ?)", entries)
 
     def forget(self, before: int) -> None:
         """A snapshot has this many rows: entries that it contains are no longer needed."""
-        with self._lock, self._transaction():
+        with self._lock, self._file:
             self._file.execute("DELETE FROM learned WHERE first + rows <= ?", [before])
 
     def entries(self, first: int) -> Iterator[list[Entry]]:
@@ -101,17 +100,6 @@ class Journal:
     def close(self) -> None:
         with self._lock:
             self._file.close()
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._file.execute("BEGIN")
-        try:
-            yield
-            self._file.execute("COMMIT")
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # SQLite may have rolled back already
-                self._file.execute("ROLLBACK")
-            raise
 
 
 class Lesson(NamedTuple):

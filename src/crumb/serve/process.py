@@ -19,8 +19,7 @@ import uvicorn
 
 from crumb.errors import InvalidInput
 from crumb.online import CrumbOnline, Observer
-from crumb.online.child import ChildBuilder
-from crumb.online.stream import Builder
+from crumb.online.child import Child, ChildBuilder
 from crumb.serve.app import make_app
 from crumb.serve.connection import Connection
 from crumb.serve.journal import Journal
@@ -62,7 +61,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def run_service(
-    make_stream: Callable[[Sequence[Observer], Builder], tuple[CrumbOnline, Schema]],
+    make_stream: Callable[[Sequence[Observer], Child], tuple[CrumbOnline, Schema]],
     bound: socket.socket,
     limits: Limits,
     options: Namespace,

@@ -10,7 +10,7 @@ from pathlib import Path
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.files import atomic_write
 from crumb.online import CrumbOnline, Observer
-from crumb.online.stream import Builder
+from crumb.online.child import Child
 from crumb.serve.journal import Journal
 from crumb.serve.schema import Schema
 from crumb.serve.watch import Metrics, event, where
@@ -96,7 +96,7 @@ def restore(
     folder: Path,
     observer: Observer | Sequence[Observer],
     allow_missing: bool,
-    builder: Builder | None = None,
+    builder: Child | None = None,
 ) -> tuple[CrumbOnline, Schema]:
     """The stream of a snapshot, and its columns (of its pool, where no file has them)."""
     if not has_snapshot(folder):

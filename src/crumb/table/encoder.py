@@ -119,20 +119,6 @@ class TableEncoder:
             return bounded(numbers(column), self.bounds_[j])
         return _worded(column, *distinct(column), words, kind)
 
-    @classmethod
-    def learned(
-        cls,
-        columns: Sequence[Any],
-        kinds: Sequence[str],
-        bounds: np.ndarray,
-        words: Sequence[Words | None],
-    ) -> TableEncoder:
-        """An encoder for columns that are known already, without a table to learn them from."""
-        encoder = cls()
-        encoder.columns_, encoder.kinds_, encoder.bounds_ = list(columns), list(kinds), bounds
-        encoder.words_ = list(words)
-        return encoder
-
     @property
     def numeric_indices(self) -> list[int]:
         """Positions of all other columns, empty ones among them."""
@@ -202,9 +188,6 @@ def texts(column: pd.Series, missing: Any) -> np.ndarray:
     codes, values = distinct(column)
     words = np.array([*map(word_of, values), missing], dtype=object)
     return words[codes]  # holes have code −1
-
-
-text_of = word_of  # the name that the selection space knows
 
 
 def _range(values: np.ndarray) -> tuple[Any, Any]:

@@ -10,8 +10,12 @@ space: distances stay exact, and such queries can be told apart from the others 
 
 A space is learned from statistics (moments and counts). These can be merged: a table in files is
 learned block by block. It is applied to a table, to a block of a file or to a single row.
-Columns may have weights (``relevance.py``): a number is then multiplied by its weight, and an
-indicator is as high as it. ``features=`` replaces the space by a transformer of the user's own, or
+
+Columns may have weights: a number is then multiplied by its weight, and an indicator is as high as
+it. Rows help the network when they are like the query in what matters. Where all columns count
+alike, a table of many weak columns hides the few that matter. So a forest of shallow trees says how
+much each column tells about the target; distance² counts a column by that share (docs/defaults.md
+has the measurements). ``features=`` replaces the space by a transformer of the user's own, or
 adds the network's view of the rows (``embedding.py``).
 """
 
@@ -28,9 +32,9 @@ import pandas as pd
 from sklearn.base import clone
 
 from crumb.errors import InvalidInput
-from crumb.table.cells import LARGEST
-from crumb.table.encoder import Rows, TableEncoder, column, number_column, text_of, texts
-from crumb.table.relevance import AUTO
+from crumb.rng import generator
+from crumb.table.cells import LARGEST, word_of
+from crumb.table.encoder import Rows, TableEncoder, column, number_column, texts
 
 if TYPE_CHECKING:
     from crumb.table.embedding import RowEmbedding
@@ -42,6 +46,12 @@ MAX_INDICATORS = 256  # indicators in all: the width stays bounded, however many
 DOUBLE_CELLS = 100_000_000  # cells up to which points are float64 (800 MB); float32 above
 BLOCK_ROWS = 1 << 15
 FAR = 10.0  # times the pool's range on either side: farther out values are not told apart
+AUTO = "auto"
+LEAST_POOL = 2_000  # rows; a smaller pool is a context by itself, and nothing is selected
+MOST_ROWS = 20_000  # that the forest learns from
+MOST_CELLS = 2_000_000
+LEAST_SHARE = 0.05  # of an average column's: what a forest overlooks may matter to the network
+FOREST = {"n_estimators": 30, "max_leaf_nodes": 500, "max_features": 0.5}
 EMBEDDING = "embedding"
 # How far rows lie apart by their embeddings, relative to how far they do by their columns.
 # Measured beside 1/2, 1 and 2: docs/experiments/ideas.
@@ -191,6 +201,45 @@ def checked_weights(weights: Any, columns: int) -> np.ndarray:
     return found
 
 
+def relevance_rows(rows: int, columns: int, seed: int) -> np.ndarray:
+    """Which rows the forest learns from, rising; none where nothing has to be selected."""
+    if rows <= LEAST_POOL:
+        return np.empty(0, dtype=np.int64)
+    count = min(rows, MOST_ROWS, max(LEAST_POOL, MOST_CELLS // max(1, columns)))
+    return np.sort(generator(seed, "relevance").choice(rows, count, replace=False))
+
+
+def column_weights(
+    rows: Rows, encoder: TableEncoder, y: np.ndarray, classify: bool, seed: int, jobs: int
+) -> np.ndarray:
+    """(columns,) the root of each column's share of what a forest learns, relative to the average.
+
+    ``y``: labels of the rows, of any kind that can be sorted.
+    """
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    places = np.unique(y, return_inverse=True)[1]
+    # Ranks: a few extreme targets would decide everything.
+    target = places if classify else (places - places.mean()) / max(1.0, places.std())
+    kind = RandomForestClassifier if classify else RandomForestRegressor
+    forest = kind(**FOREST, random_state=seed % 2**32, n_jobs=jobs)
+    shares = forest.fit(_codes(rows, encoder), target).feature_importances_
+    if not shares.sum():  # one class, or nothing that tells
+        return np.ones(len(shares))
+    return np.sqrt(np.maximum(shares / shares.mean(), LEAST_SHARE))
+
+
+def _codes(rows: Rows, encoder: TableEncoder) -> np.ndarray:
+    """Numbers near 0, where float32 tells them apart; a category is the place of its word."""
+    table = np.empty(rows.shape, dtype=np.float32)
+    for j in encoder.numeric_indices:
+        values = number_column(rows, j)
+        table[:, j] = values - np.nanmean(values) if not np.isnan(values).all() else 0.0
+    for j in encoder.categorical_indices:
+        table[:, j] = np.unique(texts(column(rows, j), ""), return_inverse=True)[1]
+    return table
+
+
 class Indicators:
     """One indicator a category. Where there are too many, the rarest share the last one.
 
@@ -210,7 +259,7 @@ class Indicators:
 
     def place(self, value: Any) -> int:
         """Which indicator a value has; −1 for none."""
-        return self.known.get(MISSING if value != value else text_of(value), self.unknown)
+        return self.known.get(MISSING if value != value else word_of(value), self.unknown)
 
     def places(self, values: pd.Series) -> np.ndarray:
         codes, distinct = pd.factorize(values)
