@@ -94,6 +94,19 @@ def test_the_column_of_a_number_is_its_prediction_out_of_fold() -> None:
     np.testing.assert_allclose(columns(reg)[:, 0], standard, rtol=1e-9)
 
 
+def test_queries_get_half_of_the_model_of_all_rows_and_half_of_the_folds() -> None:
+    X, y = numbers()
+    settings = {**CHEAP, "model": LinearRegression(), "guide": LinearRegression()}
+    reg = CrumbRegressor(**settings).fit(X[:150], y[:150])
+    parts = fold_rows(None, held(y[:150]), None, reg.options_.seed)
+    folds = [LinearRegression().fit(X[train], y[train]).predict(X[150:]) for train, _ in parts]
+    whole = LinearRegression().fit(X[:150], y[:150]).predict(X[150:])
+    expected = (whole + np.mean(folds, axis=0)) / 2
+    np.testing.assert_allclose(reg.pool_.guide.answers(X[150:]), expected, rtol=1e-9)
+    late = CrumbRegressor(**settings, guide_folds="time").fit(X[:150], y[:150])
+    np.testing.assert_allclose(late.pool_.guide.answers(X[150:]), whole, rtol=1e-9)
+
+
 def test_targets_that_single_precision_cannot_hold() -> None:
     X, y = numbers()
     settings = {**CHEAP, "model": LinearRegression(), "guide": "trees"}
@@ -356,10 +369,10 @@ def test_saved_regression_and_a_damaged_file(tmp_path) -> None:
     from crumb.files import read_archive, write_archive
 
     about, arrays, files = read_archive(tmp_path / "reg.crumb", "crumb-estimator", 1)
-    del files["guide.txt"]
+    del files["guide1.txt"]
     plain = {name: about[name] for name in about if name not in ("format", "version")}
     write_archive(tmp_path / "bad.crumb", "crumb-estimator", 1, plain, arrays, files)
-    with pytest.raises(PlanMismatch, match=r"guide\.txt"):
+    with pytest.raises(PlanMismatch, match=r"guide1\.txt"):
         crumb.load(tmp_path / "bad.crumb")
 
 

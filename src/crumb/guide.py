@@ -3,7 +3,7 @@
 A local context does not know the pool; a model of the pool does. The network sees its answers
 beside every row: class probabilities as log-odds, or predictions. A row of the pool gets the
 answer of a model that was fitted without it (out of fold), so its column does not tell its label.
-Queries get the answers of the model of all rows. The columns are no part of the selection space
+Queries get the mean of a model of all rows and of the models of the folds. The columns are no part of the selection space
 (docs/guide.md has the measurements), so plans, streams, files and the service know nothing of them:
 a pool adds them to the rows of contexts (``Pool.hold``), and stage 3 to the queries.
 """
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 FOLDS = 5
 STOPPING = 10  # one row in so many ends the training of trees
-HELD_OUT = 500  # rows of the pool, by which "auto" decides
+HELD_OUT = 2_000  # rows of the pool, by which "auto" decides
 SHARES = np.linspace(0, 1, 21)  # of the guide, that it looks at
 MOST_COLUMNS = 10  # for the network: of more classes, the principal components of their log-odds
 LEAST = 1e-5  # probabilities below it, and above 1 less it, have the log-odds of this one
@@ -46,7 +46,7 @@ class Guide:
     """A fitted guide: what it says of rows of the pool, and of queries."""
 
     learner: Learner
-    model: Any  # fitted on all rows of ``ids``
+    models: list[Any]  # fitted on all rows of ``ids``, and those of the folds
     known: np.ndarray  # (m, …) out-of-fold answers
     ids: np.ndarray  # (m,) the row numbers that they belong to, rising
     shown: bool = True  # whether the network sees the columns
@@ -95,8 +95,13 @@ class Guide:
         return vectors[:, -MOST_COLUMNS:]
 
     def answers(self, rows: Rows) -> np.ndarray:
-        """What the model of the whole pool says: probabilities (n, C), or numbers (n,)."""
-        return self.learner.answers(self.model, self.learner.table(rows))
+        """Probabilities (n, C), or numbers (n,): a model of all rows counts as much as all folds.
+
+        It has learned from more rows; the mean of the folds varies less.
+        """
+        table = self.learner.table(rows)
+        whole, *folds = (self.learner.answers(model, table) for model in self.models)
+        return (whole + np.mean(folds, axis=0)) / 2 if folds else whole
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, bytes]]:
         """For a file: what JSON can hold, arrays, and LightGBM's own text."""
@@ -106,23 +111,28 @@ class Guide:
                 "A guide given as an estimator cannot be saved without pickle: use guide='trees', "
                 "or joblib.dump for files that stay with you."
             )
-        booster, scale = self.model
         about: dict[str, Any] = {name: getattr(self, name) for name in ("shown", "share", "facts")}
         about |= {"n_classes": learner.n_classes, "categories": learner.categories}
-        about["words"] = list(learner.words.items())
-        arrays = {"guide": self.known, "guide_model": scale}
-        text = "" if booster is None else booster.model_to_string()
-        return about, arrays, {"guide.txt": text.encode()}
+        about |= {"words": list(learner.words.items()), "models": len(self.models)}
+        arrays, texts = {"guide": self.known}, {}
+        for i, (booster, scale) in enumerate(self.models):
+            arrays[f"guide{i}"] = scale
+            text = "" if booster is None else booster.model_to_string()
+            texts[f"guide{i}.txt"] = text.encode()
+        return about, arrays, texts
 
     @classmethod
     def unpack(
         cls, about: dict[str, Any], arrays: dict[str, np.ndarray], files: dict[str, bytes]
     ) -> Guide:
         learner = Trees(about["n_classes"], about["categories"], words=dict(about["words"]))
-        text, known = files["guide.txt"].decode(), arrays["guide"]
-        booster = lightgbm().Booster(model_str=text) if text else None
+        known, models = arrays["guide"], []
+        for i in range(about["models"]):
+            text = files[f"guide{i}.txt"].decode()
+            booster = lightgbm().Booster(model_str=text) if text else None
+            models.append((booster, arrays[f"guide{i}"]))
         mix = about["shown"], about["share"], about["facts"]
-        return cls(learner, (booster, arrays["guide_model"]), known, np.arange(len(known)), *mix)
+        return cls(learner, models, known, np.arange(len(known)), *mix)
 
 
 def guide_columns(n_classes: int | None) -> int:
@@ -147,25 +157,29 @@ def beside(rows: Rows, columns: np.ndarray) -> Rows:
 
 
 def learn_guide(asked: Any, folds: Any, groups: Any, pool: Pool, options: Options) -> Guide:
-    """Fit a guide on a pool (on a sample of it where it is in files)."""
+    """Fit a guide on a pool (on a sample of it where it is in files).
+
+    Models of other folds than random ones are for the rows that they leave out: those of early
+    times, for example, know less about queries than the model of all rows.
+    """
     sample = pool.guide_rows
     parts = fold_rows(folds, sample, groups, options.seed)
     categories, jobs = pool.encoder.categorical_indices, resolve_jobs(options.n_jobs)
     learner = resolve_learner(asked, pool.n_classes, categories, options.seed, jobs)
     table, y = learner.table(sample.rows), sample.y
     total = np.zeros((len(y), pool.n_classes) if pool.n_classes else len(y))
-    times, rng = np.zeros(len(y)), generator(options.seed, "guide")
+    times, rng, models = np.zeros(len(y)), generator(options.seed, "guide"), []
     with progress_bar(len(parts) + 1, "guide", options.verbose) as advance:
         for train, test in parts:
             stop = apart(train, len(train) // STOPPING, folds, groups, rng)
-            model = learner.fit(take(table, train), y[train], stop)
-            total[test] += learner.answers(model, take(table, test))
+            models.append(learner.fit(take(table, train), y[train], stop))
+            total[test] += learner.answers(models[-1], take(table, test))
             times[test] += 1
             advance(1)
-        model = learner.fit(table, y, None)
+        models = [learner.fit(table, y, None), *(models if folds is None else [])]
         advance(1)
     known = total / times.reshape(-1, *[1] * (total.ndim - 1))
-    return Guide(learner, model, known, sample.ids)
+    return Guide(learner, models, known, sample.ids)
 
 
 def fold_rows(
