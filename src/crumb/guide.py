@@ -3,9 +3,10 @@
 A local context does not know the pool; a model of the pool does. The network sees its answers
 beside every row: class probabilities as log-odds, or predictions. A row of the pool gets the
 answer of a model that was fitted without it (out of fold), so its column does not tell its label.
-Queries get the mean of a model of all rows and of the models of the folds. The columns are no part of the selection space
-(docs/guide.md has the measurements), so plans, streams, files and the service know nothing of them:
-a pool adds them to the rows of contexts (``Pool.hold``), and stage 3 to the queries.
+Queries get the mean of a model of all rows and of the models of the folds. The columns are no part
+of the selection space (docs/guide.md has the measurements), so plans, streams, files and the
+service know nothing of them: a pool adds them to the rows of contexts (``Pool.hold``), and stage 3
+to the queries.
 """
 
 from __future__ import annotations
