@@ -167,7 +167,7 @@ def test_estimator_with_contexts_that_lack_a_class(
 def test_tasks_are_taken_as_they_are_needed(
     monkeypatch: pytest.MonkeyPatch, tabpfn_classifier: Path
 ) -> None:
-    monkeypatch.setattr(module, "HELD_CELLS", sum(map(module.cells, _alike(2))))
+    monkeypatch.setattr(module, "HELD_CELLS", sum(task.cells for task in _alike(2)))
     taken = 0
 
     def tasks() -> Iterator[ContextTask]:
