@@ -117,6 +117,24 @@ def test_interrupting_while_the_libraries_load_leaves_nothing_behind(long_work):
     assert "Traceback" not in err
 
 
+def test_an_interrupt_waits_for_the_end_of_an_import(tmp_path):
+    press = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(0.3); end = 1"
+    (tmp_path / "slow.py").write_text(press)
+    script = f"""
+import signal, sys, time
+from crumb.cli import _interrupt_between_imports
+signal.signal(signal.SIGINT, _interrupt_between_imports)
+sys.path.insert(0, {str(tmp_path)!r})
+try:
+    import slow
+    time.sleep(30)
+except KeyboardInterrupt:
+    print(slow.end)
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert run.stdout == "1\n", run.stderr
+
+
 def test_interrupting_while_the_network_runs_leaves_nothing_behind(long_work, crumb, monkeypatch):
     from crumb.pfn.base import NetworkBackend
 

@@ -6,10 +6,12 @@ import _thread
 import argparse
 import gc
 import os
+import signal
 import sys
 import threading
 import warnings
 from collections.abc import Sequence
+from types import FrameType
 
 from crumb import __version__
 from crumb.cli.console import complain, note
@@ -25,6 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     debug = bool(os.environ.get("CRUMB_DEBUG"))
     sys.unraisablehook = _never_swallow_interrupts
+    if argv is None:
+        signal.signal(signal.SIGINT, _interrupt_between_imports)
     with warnings.catch_warnings():
         if not debug:
             _warn_in_one_line()
@@ -65,10 +69,26 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _interrupt_between_imports(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C during an import waits for its end: the C++ code of torch would abort the process."""
+    inner = frame
+    while inner is not None:
+        if "importlib._bootstrap" in inner.f_code.co_filename:
+            break
+        inner = inner.f_back
+    if inner is None:
+        signal.default_int_handler(number, frame)
+    _interrupt_soon()
+
+
+def _interrupt_soon() -> None:
+    threading.Timer(0.1, _thread.interrupt_main).start()
+
+
 def _never_swallow_interrupts(failure: sys.UnraisableHookArgs) -> None:
     """Python prints and forgets a Ctrl-C inside a destructor; raise it again a moment later."""
     if isinstance(failure.exc_value, KeyboardInterrupt):
-        threading.Timer(0.1, _thread.interrupt_main).start()
+        _interrupt_soon()
     else:
         sys.__unraisablehook__(failure)
 
