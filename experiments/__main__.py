@@ -100,6 +100,7 @@ def _add_report(actions: Any) -> None:
     parser.add_argument("results", type=Path, metavar="RESULTS", help="what `run` wrote")
     out = "the page, .html; a summary .md goes beside it"
     parser.add_argument("--out", required=True, type=Path, metavar="FILE", help=out)
+    parser.add_argument("--models", type=_names, metavar="A,B,…", help="their rows alone")
     parser.set_defaults(run=report)
 
 
@@ -225,7 +226,7 @@ def _tell(args: argparse.Namespace, planned: int, rows: list[dict[str, Any]]) ->
 def report(args: argparse.Namespace) -> None:
     from experiments.report import write_report
 
-    for path in write_report(args.results, args.out):
+    for path in write_report(args.results, args.out, args.models):
         print(path)
 
 

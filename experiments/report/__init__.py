@@ -4,6 +4,7 @@ A function for each protocol turns its rows into blocks; two templates write blo
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,14 +45,15 @@ class Section(NamedTuple):
     blocks: list[Block]
 
 
-def write_report(results: Path, out: Path) -> list[Path]:
+def write_report(results: Path, out: Path, models: Sequence[str] | None = None) -> list[Path]:
     """Write the page to ``out`` and the summary beside it (same stem, ``.md``); the paths of both.
 
     ``results`` is a file of JSON lines or a folder of them; protocols without rows do not appear.
+    ``models``: the rows of these alone, since means over data sets are over all models.
     """
     if out.suffix.lower() != ".html":
         raise InvalidInput(f"{out} is no name of a page: give one that ends in .html.")
-    found = read_results(results)
+    found = read_results(results, models)
     texts = {"title": TITLE, "facts": _facts(found.rows), "footer": _footer(found)}
     sections, paths = build_sections(found.rows), [out, out.with_suffix(".md")]
     for path, template in zip(paths, ("page.html", "summary.md"), strict=True):

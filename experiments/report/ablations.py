@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import statistics
-from experiments.report import blocks, figures
+from experiments.report import blocks, comparisons, figures
 from experiments.report.blocks import EFFECT, Block, Figure, Table, by_lines, effect, sweep, table
 from experiments.report.numbers import code, fixed
 
@@ -25,11 +25,15 @@ better. p is Wilcoxon's over data sets."""
 
 def clusters(rows: pd.DataFrame) -> list[Block]:
     swept = with_share(statistics.ok_rows(rows)).dropna(subset=["K", "share"])
-    if (swept["method"] == "crumb").any():  # other methods were added by hand
-        swept = swept[swept["method"] == "crumb"]
+    methods = figures.in_order(swept["method"])
     return [
-        *_sweep(swept, "K", "share", "K", "n = {:g} N"),
-        *_sweep(swept, "share", "K", "n / N", "K = {:g}"),
+        block
+        for method in sorted(methods, key=lambda name: name != blocks.CRUMB)  # the paper's first
+        for part in [swept[swept["method"] == method]]
+        for block in (
+            *_sweep(part, "K", "share", "K", "n = {:g} N"),
+            *_sweep(part, "share", "K", "n / N", "K = {:g}"),
+        )
     ]
 
 
@@ -58,7 +62,9 @@ def _sweep(rows: pd.DataFrame, varied: str, other: str, name: str, where: str) -
     rows = sweep(rows, varied, other)
     if rows[varied].nunique() < 2:
         return []
-    at = where.format(rows[other].iloc[0])
+    method = rows["method"].iloc[0]
+    by = "" if method == blocks.CRUMB else f", {figures.label(method)}"
+    at = where.format(rows[other].iloc[0]) + by
     place = " (the paper's Figure 6)" if varied == "K" else ""
     labels = {"xlabel": "selection time, s", "ylabel": "normalised score"}
     points = {str(model): curve(part, varied) for model, part in rows.groupby("model")}
@@ -67,7 +73,7 @@ def _sweep(rows: pd.DataFrame, varied: str, other: str, name: str, where: str) -
     ]
     caption = f"""Normalised score against the time of selection as {name} varies ({at}); bars are
         ± SEM over seeds{place}."""
-    drawn = Figure(f"clusters-{varied.lower()}", caption, panels)
+    drawn = Figure(f"clusters-{varied.lower()}{'-'.join(by.lower().split(', '))}", caption, panels)
     return [table(f"{name} varied, {at}", _settings(rows, varied, other, name)), drawn]
 
 
@@ -142,7 +148,8 @@ def _advantage_figure(kernel: str, frame: pd.DataFrame) -> Figure:
 
 
 def factorial(rows: pd.DataFrame) -> list[Block]:
-    scores = blocks.scores_of(rows, "factorial")
+    four = rows[rows["method"].isin(CASES)]
+    scores = blocks.scores_of(four, "factorial")
     lines = [
         (name, unit, *effect(each))
         for metric, unit in POINTS.items()
@@ -155,7 +162,8 @@ def factorial(rows: pd.DataFrame) -> list[Block]:
         blocks.rank_table(scores, "Ranks of the four cases", reference="case D"),
         blocks.rank_bars("factorial-ranks", scores, "The paper's Figure 9: mean ranks"),
         by_lines(caption, f"Effect | in | {EFFECT}", lines),
-        blocks.metric_table(rows, rows, "factorial"),
+        comparisons.challengers(rows, "factorial", CASES, reference="case D"),
+        blocks.metric_table(rows, four, "factorial"),
         blocks.rank_curves("factorial-sizes", scores, {"n": "context size n"}),
     ]
 

@@ -1,5 +1,6 @@
 """Methods against each other: ``main``, ``consistency``, ``large``, ``drift``, ``complexity``."""
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -34,7 +35,7 @@ def main(rows: pd.DataFrame) -> list[Block]:
         blocks.rank_table(scores, caption, published=paper.MAIN_RANKS),
         TESTS,
         blocks.rank_bars("main-ranks", scores, "Mean ranks"),
-        _challengers(rows),
+        challengers(rows, "main", paper.MAIN_RANKS),
         blocks.metric_table(rows, five, "main"),
         _times(rows),
         _lead_figure(rows),
@@ -45,20 +46,22 @@ def main(rows: pd.DataFrame) -> list[Block]:
     ]
 
 
-def _challengers(rows: pd.DataFrame) -> Table:
+def challengers(rows: pd.DataFrame, protocol: str, known: Collection[str],
+                reference: str = CRUMB) -> Table:  # fmt: skip
     """Methods that the paper does not have, each alone against CRUMB, by mean ranks of sets."""
-    scores = scores_of(rows, "main")
-    others = [method for method in scores if method not in paper.MAIN_RANKS and CRUMB in scores]
+    scores = scores_of(rows, protocol)
+    others = [method for method in scores if method not in known and reference in scores]
     lines = []
     for name in others:
-        ranks = statistics.dataset_ranks(scores[[name, CRUMB]])
-        test = statistics.compare(-ranks, name, CRUMB, len(others))
-        leads = dataset_leads(rows, name, CRUMB).groupby("task")["lead"].mean()
+        ranks = statistics.dataset_ranks(scores[[name, reference]])
+        test = statistics.compare(-ranks, name, reference, len(others))
+        leads = dataset_leads(rows, name, reference, protocol).groupby("task")["lead"].mean()
         shown = figures.label(name) if name in figures.METHODS else code(name)
         lines.append((shown, *leads.reindex([*UNITS]), test.record, test.p, test.p_adjusted))
     units = " | ".join(f"{unit}:+2" for unit in UNITS.values())
     columns = f"Method | {units} | sets won / tied / lost | p:p | p adj.:p"
-    return by_lines(f"Other methods against {OURS}, over data sets", columns, lines)
+    caption = f"Other methods against {figures.label(reference)}, over data sets"
+    return by_lines(caption, columns, lines)
 
 
 def _times(rows: pd.DataFrame) -> Table:
@@ -70,11 +73,12 @@ def _times(rows: pd.DataFrame) -> Table:
     return table(caption, {"Method": means.index.map(figures.label), **means})
 
 
-def dataset_leads(rows: pd.DataFrame, method: str = CRUMB, other: str = "uniform") -> pd.DataFrame:
+def dataset_leads(rows: pd.DataFrame, method: str = CRUMB, other: str = "uniform",
+                  protocol: str = "main") -> pd.DataFrame:  # fmt: skip
     """A line for each data set: the lead in accuracy points, or per cent of the other's RMSE."""
     found = []
     for task, part in rows.groupby("task"):
-        pair = statistics.complete(scores_of(part, "main"), [method, other])
+        pair = statistics.complete(scores_of(part, protocol), [method, other])
         pair = pair.groupby(level="dataset").mean()
         scale = pair[other].abs() if task == "regression" else 1
         lead = (100 * (pair[method] - pair[other]) / scale).round(statistics.DIGITS)
@@ -110,18 +114,20 @@ def _lead_figure(rows: pd.DataFrame) -> Figure:
 
 
 def consistency(rows: pd.DataFrame) -> list[Block]:
-    scores, caption = scores_of(rows, "consistency"), "Ranks by accuracy, beside Table 2"
+    three = rows[rows["method"].isin(paper.CONSISTENCY_RANKS)]
+    scores, caption = scores_of(three, "consistency"), "Ranks by accuracy, beside Table 2"
     # Small data sets fall short of the size asked for, but belong to it.
-    asked = pd.cut(rows["N"], [0, 500, 1_000, np.inf], labels=[500, 1_000, 2_000]).astype(float)
+    asked = pd.cut(three["N"], [0, 500, 1_000, np.inf], labels=[500, 1_000, 2_000]).astype(float)
     levels = {"p": "proportion n / N", "N": "rows of the pool N, at most"}
-    by_size = scores_of(rows.assign(N=asked), "consistency")
+    by_size = scores_of(three.assign(N=asked), "consistency")
     return [
         blocks.left_out(scores),
         blocks.rank_table(scores, caption, published=paper.CONSISTENCY_RANKS),
+        challengers(rows, "consistency", paper.CONSISTENCY_RANKS),
         _medals(scores),
         blocks.rank_curves("consistency-curves", by_size, levels),
-        *blocks.ranks_by_model(rows, "consistency"),
-        blocks.metric_table(rows, rows, "consistency"),
+        *blocks.ranks_by_model(three, "consistency"),
+        blocks.metric_table(rows, three, "consistency"),
         blocks.dataset_table(rows, "accuracy"),
     ]
 
@@ -145,12 +151,14 @@ def _medals(scores: pd.DataFrame) -> Figure:
 
 
 def large(rows: pd.DataFrame) -> list[Block]:
-    scores, good = scores_of(rows, "large"), statistics.ok_rows(rows)
+    three = rows[rows["method"].isin(paper.CONSISTENCY_RANKS)]  # the same as on small sets
+    scores, good = scores_of(three, "large"), statistics.ok_rows(rows)
     return [
         blocks.left_out(scores),
         _wins_and_sizes(good, scores),
         _costs(good, scores),
         blocks.rank_table(scores, "Ranks by accuracy or RMSE"),
+        challengers(rows, "large", paper.CONSISTENCY_RANKS),
         blocks.dataset_table(rows, "accuracy"),
         blocks.dataset_table(rows, "rmse"),
     ]

@@ -1,6 +1,7 @@
 """Rows of results from JSON lines into one frame with every column of the schema."""
 
 import gzip
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,21 @@ class Results:
     repeated: int  # runs with more than one row, of which the last counts
 
 
-def read_results(path: Path) -> Results:
-    """One ``.jsonl`` or ``.jsonl.gz`` file, or all of a folder and its folders."""
+def read_results(path: Path, models: Sequence[str] | None = None) -> Results:
+    """One ``.jsonl`` or ``.jsonl.gz`` file, or all of a folder and its folders.
+
+    ``models``: only their rows; all without it.
+    """
     files = sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.gz")]) if path.is_dir() else [path]
     records = [parse_row(line) for file in files for line in _lines(file)]
     good = [record for record in records if record is not None]
     if not good:
         raise InvalidInput(f"{path} holds no rows: `python -m experiments run` writes them.")
     rows = as_frame(good)
+    if models is not None:
+        rows = rows[rows["model"].isin(models)]
+        if rows.empty:
+            raise InvalidInput(f"{path} holds no rows of {', '.join(models)}.")
     kept = rows.drop_duplicates([*IDENTITY, "device"], keep="last", ignore_index=True)
     names = [file.name for file in files]
     return Results(kept, names, len(records) - len(good), len(rows) - len(kept))

@@ -38,6 +38,21 @@ def test_the_two_sweeps_are_told_apart():
     ]
 
 
+def test_each_method_has_sweeps_of_its_own():
+    paper_s = experiment_rows.Maker(2, 0, 1).clusters()
+    better = [
+        {**row, "method": "crumb exact", "accuracy": row["accuracy"] + 0.1} for row in paper_s
+    ]
+    alone, both = (ablations.clusters(as_frame(each)) for each in (paper_s, better + paper_s))
+    assert alone[::2] == both[:4:2]  # tables; the figures between them are drawn anew
+    added = titled(both, "K varied, n = 0.1 N, CRUMB")
+    before = [float(value.strip("*")) for value in column(alone[0], "accuracy")]
+    now = [float(value.strip("*")) for value in column(added, "accuracy")]
+    assert now == pytest.approx([value + 0.1 for value in before])
+    names = [block.name for block in both if isinstance(block, blocks.Figure)]
+    assert len(set(names)) == len(names) == 4
+
+
 def test_advantages_of_each_kernel():
     table = pd.concat(
         [

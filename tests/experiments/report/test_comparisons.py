@@ -9,7 +9,7 @@ import pytest
 from experiment_rows import cells, column, rows, titled
 from scipy import stats
 
-from experiments.report import blocks, comparisons, numbers
+from experiments.report import ablations, blocks, comparisons, figures, numbers
 from experiments.report.results import as_frame
 
 
@@ -37,6 +37,28 @@ def test_other_methods_are_compared_alone_and_change_no_rank_of_the_paper_s_five
     assert column(shown, "sets won / tied / lost") == ["6 / 0 / 0", "0 / 6 / 0"]
     p = stats.wilcoxon([1.0] * 6).pvalue  # a better rank on each of six sets
     assert column(shown, "p adj.") == [numbers.p_value(2 * p), "1"]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "section", "base"),
+    [
+        ("consistency", comparisons.consistency, "crumb"),
+        ("large", comparisons.large, "crumb"),
+        ("factorial", ablations.factorial, "case D"),
+    ],
+)
+def test_another_method_changes_no_rank_of_the_other_protocols_either(protocol, section, base):
+    paper_s = getattr(experiment_rows.Maker(6, 0, 1), protocol)()
+    more = [
+        {**row, "method": "crumb exact", "accuracy": row["accuracy"] + 0.1}
+        for row in paper_s
+        if row["method"] == base
+    ]
+    before, after = (section(as_frame(each)) for each in (paper_s, paper_s + more))
+    assert cells(titled(before, "Ranks")) == cells(titled(after, "Ranks"))
+    shown = titled(after, f"Other methods against {figures.label(base)}, over data sets")
+    assert column(shown, "Method") == ["CRUMB"]
+    assert column(shown, "accuracy points") == ["+10.00"]
 
 
 def test_medals_go_by_mean_rank_and_are_shared():

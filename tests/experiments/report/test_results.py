@@ -7,7 +7,9 @@ import json
 
 import experiment_rows
 import numpy as np
+import pytest
 
+from crumb.errors import InvalidInput
 from experiments.report.results import as_frame, read_results
 
 
@@ -37,6 +39,16 @@ def test_the_last_row_of_a_run_counts(tmp_path):
     assert (len(found.rows), found.repeated) == (len(rows), 1)
     assert 0.123 in set(found.rows["accuracy"])
     assert rows[0]["accuracy"] != 0.123
+
+
+def test_rows_of_one_model_alone(tmp_path):
+    rows = experiment_rows.Maker(2, 0, 1).large()
+    file = experiment_rows.write_rows(tmp_path / "a.jsonl", rows)
+    found = read_results(file, ["tabicl-v2"]).rows
+    assert set(found["model"]) == {"tabicl-v2"}
+    assert len(found) == len(rows) / 2
+    with pytest.raises(InvalidInput, match="no rows of tabpfn-v1"):
+        read_results(file, ["tabpfn-v1"])
 
 
 def test_runs_on_two_devices_are_two_runs(tmp_path):
