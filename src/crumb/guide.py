@@ -115,24 +115,19 @@ class Guide:
         about: dict[str, Any] = {name: getattr(self, name) for name in ("shown", "share", "facts")}
         about |= {"n_classes": learner.n_classes, "categories": learner.categories}
         about |= {"words": list(learner.words.items()), "models": len(self.models)}
-        arrays, texts = {"guide": self.known}, {}
-        for i, (booster, scale) in enumerate(self.models):
-            arrays[f"guide{i}"] = scale
-            text = "" if booster is None else booster.model_to_string()
-            texts[f"guide{i}.txt"] = text.encode()
-        return about, arrays, texts
+        arrays = {"guide": self.known} | {f"guide{i}": m[1] for i, m in enumerate(self.models)}
+        texts = [booster.model_to_string() if booster else "" for booster, _ in self.models]
+        return about, arrays, {f"guide{i}.txt": text.encode() for i, text in enumerate(texts)}
 
     @classmethod
     def unpack(
         cls, about: dict[str, Any], arrays: dict[str, np.ndarray], files: dict[str, bytes]
     ) -> Guide:
         learner = Trees(about["n_classes"], about["categories"], words=dict(about["words"]))
-        known, models = arrays["guide"], []
-        for i in range(about["models"]):
-            text = files[f"guide{i}.txt"].decode()
-            booster = lightgbm().Booster(model_str=text) if text else None
-            models.append((booster, arrays[f"guide{i}"]))
-        mix = about["shown"], about["share"], about["facts"]
+        texts = [files[f"guide{i}.txt"].decode() for i in range(about["models"])]
+        boosters = [lightgbm().Booster(model_str=text) if text else None for text in texts]
+        models = [(booster, arrays[f"guide{i}"]) for i, booster in enumerate(boosters)]
+        known, mix = arrays["guide"], (about["shown"], about["share"], about["facts"])
         return cls(learner, models, known, np.arange(len(known)), *mix)
 
 

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Sequence
 from types import FrameType
@@ -71,14 +72,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _interrupt_between_imports(number: int, frame: FrameType | None) -> None:
     """Ctrl-C during an import waits for its end: the C++ code of torch would abort the process."""
-    inner = frame
-    while inner is not None:
-        if "importlib._bootstrap" in inner.f_code.co_filename:
-            break
-        inner = inner.f_back
-    if inner is None:
+    files = (one.f_code.co_filename for one, _ in traceback.walk_stack(frame))
+    if any("importlib._bootstrap" in file for file in files):
+        _interrupt_soon()
+    else:
         signal.default_int_handler(number, frame)
-    _interrupt_soon()
 
 
 def _interrupt_soon() -> None:
