@@ -54,6 +54,14 @@ def test_weights_are_the_roots_of_the_shares_of_a_forest() -> None:
     np.testing.assert_array_equal(weights(X, y), weights(X, y, jobs=2))
 
 
+def test_of_very_many_classes_the_rarest_are_one() -> None:
+    """With a class for each of 3,000 rows, ``fit`` took 14 s."""
+    X, places = np.random.default_rng(0).normal(size=(1_000, 3)), np.arange(1_000)
+    np.testing.assert_allclose(weights(X, places), weights(X, np.minimum(places, 255)))
+    frequent = np.where(places % 3, X[:, 1] > 0, places)
+    assert weights(X, frequent).argmax() == 1
+
+
 def test_dates_text_and_holes_count_as_well() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -50,6 +50,7 @@ AUTO = "auto"
 LEAST_POOL = 2_000  # rows; a smaller pool is a context by itself, and nothing is selected
 MOST_ROWS = 20_000  # that the forest learns from
 MOST_CELLS = 2_000_000
+MOST_CLASSES = 256  # that the forest tells apart
 LEAST_SHARE = 0.05  # of an average column's: what a forest overlooks may matter to the network
 FOREST = {"n_estimators": 30, "max_leaf_nodes": 500, "max_features": 0.5}
 EMBEDDING = "embedding"
@@ -220,13 +221,23 @@ def column_weights(
 
     places = np.unique(y, return_inverse=True)[1]
     # Ranks: a few extreme targets would decide everything.
-    target = places if classify else (places - places.mean()) / max(1.0, places.std())
+    ranks = (places - places.mean()) / max(1.0, places.std())
+    target = _frequent(places) if classify else ranks
     kind = RandomForestClassifier if classify else RandomForestRegressor
     forest = kind(**FOREST, random_state=seed % 2**32, n_jobs=jobs)
     shares = forest.fit(_codes(rows, encoder), target).feature_importances_
     if not shares.sum():  # one class, or nothing that tells
         return np.ones(len(shares))
     return np.sqrt(np.maximum(shares / shares.mean(), LEAST_SHARE))
+
+
+def _frequent(classes: np.ndarray) -> np.ndarray:
+    """Classes 0, 1, …; of very many the rarest are one, because each takes time at every split."""
+    counts = np.bincount(classes)
+    if len(counts) <= MOST_CLASSES:
+        return classes
+    order = np.argsort(-counts, kind="stable")
+    return np.minimum(np.argsort(order), MOST_CLASSES - 1)[classes]
 
 
 def _codes(rows: Rows, encoder: TableEncoder) -> np.ndarray:
@@ -335,7 +346,7 @@ class Moments:
     above: np.ndarray
 
     @classmethod
-    def of(cls, columns: Sequence[np.ndarray]) -> Moments:
+    def of(cls, columns: Iterable[np.ndarray]) -> Moments:
         """c columns of equal length, NaN for missing."""
         found = np.array([_column_moments(column) for column in columns]).reshape(-1, 7).T
         return cls(found[0].astype(np.int64), *found[1:5], *found[5:].astype(np.int64))
@@ -388,7 +399,7 @@ class TableStatistics:
     def of(cls, rows: Rows, encoder: TableEncoder) -> TableStatistics:
         """Of encoded rows."""
         numbers, categories = encoder.numeric_indices, encoder.categorical_indices
-        moments = Moments.of([number_column(rows, j) for j in numbers])
+        moments = Moments.of(number_column(rows, j) for j in numbers)
         return cls(len(rows), moments, [word_counts(column(rows, j)) for j in categories])
 
     def merge(self, other: TableStatistics) -> TableStatistics:
