@@ -6,6 +6,7 @@ import math
 import os
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -15,6 +16,18 @@ from crumb.errors import InvalidInput, StreamClosed
 from crumb.online import CrumbOnline
 from crumb.online.child import NICENESS, Child, ChildBuilder, ChildDied
 from crumb.pfn.tabicl import TabICLBackend
+
+
+def test_warnings_there_are_warnings_here(capfd: pytest.CaptureFixture[str]) -> None:
+    """The service writes them to its log, one line of JSON each."""
+    child = Child()
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for _ in range(2):  # of two plans with the same warning, one is enough
+            child.call(warnings.warn, "look out")
+    child.close()
+    assert [(one.category, str(one.message)) for one in shown] == [(UserWarning, "look out")]
+    assert capfd.readouterr().err == ""
 
 
 def test_calls_and_what_they_raise() -> None:

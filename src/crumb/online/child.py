@@ -12,6 +12,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from typing import IO, Any, TypeVar
 
@@ -30,9 +31,13 @@ class Child:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._one_at_a_time, self._closed = threading.Lock(), False
+        self._warned: dict[Any, Any] = {}  # so that a warning of every plan is shown once
 
     def call(self, function: Callable[..., Result], *words: Any) -> Result:
-        """What the function returns, or raises, there. Arguments and results go by pickle."""
+        """What the function returns, or raises, there. Arguments and results go by pickle.
+
+        Its warnings are warnings of this process: the child does not know how they are shown here.
+        """
         with self._one_at_a_time:
             process = self._started()
             assert process.stdin is not None
@@ -40,12 +45,14 @@ class Child:
             try:
                 pickle.dump((function, words), process.stdin, protocol=5)
                 process.stdin.flush()
-                good, result = pickle.load(process.stdout)
+                good, result, warned = pickle.load(process.stdout)
             except (EOFError, OSError, ValueError, pickle.UnpicklingError) as error:
                 self._end()
                 if self._closed:
                     raise StreamClosed("The process that computed this was stopped.") from None
                 raise ChildDied("The process that computed this ended.") from error
+        for warning in warned:
+            warnings.warn_explicit(*warning, registry=self._warned)
         if good:
             return result
         raise result
@@ -112,10 +119,20 @@ def main() -> None:
 
 def _answer(requests: IO[bytes]) -> bytes:
     function, words = pickle.load(requests)
+    with warnings.catch_warnings(record=True) as caught:
+        good, result = _outcome(function, words)
+    warned = [(str(one.message), one.category, one.filename, one.lineno) for one in caught]
     try:
-        return pickle.dumps((True, function(*words)), protocol=5)
+        return pickle.dumps((good, result, warned), protocol=5)
     except Exception as error:
-        return pickle.dumps((False, _portable(error)))
+        return pickle.dumps((False, _portable(error), []))
+
+
+def _outcome(function: Callable[..., Any], words: tuple[Any, ...]) -> tuple[bool, Any]:
+    try:
+        return True, function(*words)
+    except Exception as error:
+        return False, _portable(error)
 
 
 def _portable(error: Exception) -> Exception:
