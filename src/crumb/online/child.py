@@ -51,8 +51,8 @@ class Child:
                 if self._closed:
                     raise StreamClosed("The process that computed this was stopped.") from None
                 raise ChildDied("The process that computed this ended.") from error
-        for warning in warned:
-            warnings.warn_explicit(*warning, registry=self._warned)
+        for text, category, file, line in warned:
+            warnings.warn_explicit(text, category, file, line, registry=self._warned)
         if good:
             return result
         raise result
