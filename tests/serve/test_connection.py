@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import threading
 import time
 from functools import partial
 
@@ -149,6 +151,48 @@ def test_a_refused_body_is_thrown_away_and_the_client_reads_why():
     assert sent < 50_000_000  # what the kernels' buffers hold
     assert seconds < 5
     assert slowest < 1
+
+
+class Faults(App):
+    """Takes its time to refuse, and remembers what goes wrong."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals, self.faults = 0, []
+
+    async def __call__(self, scope, receive, send) -> None:
+        self.refusals += 1
+
+        async def late(message) -> None:
+            if message["type"] == "http.response.body":
+                time.sleep(0.03)  # the client goes, and the loop does not know yet
+            await send(message)
+
+        try:
+            await super().__call__(scope, receive, late)
+        except OSError as error:
+            self.faults.append(error)
+
+
+def leave(client: socket.socket) -> None:
+    client.recv(10_000)  # closing with something unread would end the connection at once
+    client.close()
+
+
+def test_a_client_that_is_gone_when_it_is_refused_is_no_fault():
+    async def scenario() -> None:
+        app = Faults()
+        async with serving(app) as (port, _):
+            for _ in range(10):
+                with socket.create_connection(("127.0.0.1", port)) as client:
+                    head = HEAD.replace(b"/ ", b"/refused ", 1)
+                    client.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n")
+                    threading.Timer(0.01, leave, [client]).start()
+                    await asyncio.sleep(0.06)
+        assert app.refusals == 10
+        assert not app.faults
+
+    asyncio.run(scenario())
 
 
 def test_heads_must_come_in_time(monkeypatch):

@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import Any
 
@@ -157,8 +158,9 @@ class Connection(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if self._socket.can_write_eof():
-            self._socket.write_eof()
+        with contextlib.suppress(OSError):  # the client is gone
+            if self._socket.can_write_eof():
+                self._socket.write_eof()
         self._socket.resume_reading()
 
     # One portion a turn
