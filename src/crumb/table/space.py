@@ -221,23 +221,16 @@ def column_weights(
 
     places = np.unique(y, return_inverse=True)[1]
     # Ranks: a few extreme targets would decide everything.
-    ranks = (places - places.mean()) / max(1.0, places.std())
-    target = _frequent(places) if classify else ranks
+    target = places if classify else (places - places.mean()) / max(1.0, places.std())
+    if classify and places.max() >= MOST_CLASSES:  # each takes time at every split: the rest is one
+        order = np.argsort(np.argsort(-np.bincount(places), kind="stable"))
+        target = np.minimum(order, MOST_CLASSES - 1)[places]
     kind = RandomForestClassifier if classify else RandomForestRegressor
     forest = kind(**FOREST, random_state=seed % 2**32, n_jobs=jobs)
     shares = forest.fit(_codes(rows, encoder), target).feature_importances_
     if not shares.sum():  # one class, or nothing that tells
         return np.ones(len(shares))
     return np.sqrt(np.maximum(shares / shares.mean(), LEAST_SHARE))
-
-
-def _frequent(classes: np.ndarray) -> np.ndarray:
-    """Classes 0, 1, …; of very many the rarest are one, because each takes time at every split."""
-    counts = np.bincount(classes)
-    if len(counts) <= MOST_CLASSES:
-        return classes
-    order = np.argsort(-counts, kind="stable")
-    return np.minimum(np.argsort(order), MOST_CLASSES - 1)[classes]
 
 
 def _codes(rows: Rows, encoder: TableEncoder) -> np.ndarray:
