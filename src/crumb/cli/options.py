@@ -181,13 +181,6 @@ PLAN = {
     "--target": _value("NAME", "the column to predict: no feature; its rare classes are kept"),
     "--out": _value("FILE", "save the plan for Plan.load and crumb predict --plan"),
     "--picture": _value("FILE", "draw the plan: .png, .pdf, .svg or .jpg"),
-    "--compare": _value(
-        "A,B,…",
-        "compare strategies (uniform,micp,mmd) and draw what they give one cluster of queries",
-        names,
-        nargs="?",
-        const=["uniform", "micp", "mmd"],
-    ),
 }
 SERVE = {
     "--train": _value("FILE", f"the labelled table: {FILE}"),
