@@ -125,9 +125,7 @@ def _sampled(rows: np.ndarray, limit: int) -> np.ndarray:
 def _points(plan: Plan, pool: Any, queries: Any) -> tuple[np.ndarray, np.ndarray]:
     pool, queries = np.asarray(pool, dtype=np.float64), np.asarray(queries, dtype=np.float64)
     if pool.ndim != 2 or queries.ndim != 2 or pool.shape[1] != queries.shape[1]:
-        raise InvalidInput(
-            "pool and queries must be matrices of the selection space with the same columns."
-        )
+        raise InvalidInput("pool and queries must be matrices with the same columns.")
     rows, asked = plan.pool_size, len(plan.labels)
     if (len(pool), len(queries)) != (rows, asked):
         these = f"these are {len(pool)} and {len(queries)}"

@@ -127,9 +127,7 @@ class Schema:
         frame = pd.DataFrame(rows)
         names = [str(name) for name in frame.columns]
         if len(set(names)) < len(names):
-            raise InvalidInput(
-                "Two columns have the same name when written as text: rename one of them."
-            )
+            raise InvalidInput("Two columns have the same name as text: rename one of them.")
         named = isinstance(rows, pd.DataFrame)
         unknown = "any" if named else "number"
         columns = (frame.iloc[:, i] for i in range(len(names)))
