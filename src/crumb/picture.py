@@ -5,7 +5,6 @@ Everything is drawn on a ``Figure`` of its own, never through pyplot: no window,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,18 +149,13 @@ def _scatter(
         dots(queries[~members], QUERIES, 6, 0.3, "other queries")
     dots(chosen, CONTEXT, 11, 0.7, "context")
     dots(own, QUERIES, 24, 1.0, "queries of the cluster")
-    _set_limits(axes, plane, pool, [chosen, own])
-    axes.set(xticks=[], yticks=[])
-
-
-def _set_limits(axes: Axes, plane: Plane, pool: np.ndarray, shown: Sequence[np.ndarray]) -> None:
-    """All that matters and the bulk of the pool: far outliers must not squeeze the rest."""
+    # All that matters and the bulk of the pool: far outliers must not squeeze the rest.
     corners = [np.quantile(plane(_sampled(pool, FITTED_ROWS)), [0.01, 0.99], axis=0)]
-    corners += [np.quantile(plane(rows), [0.02, 0.98], axis=0) for rows in shown]
+    corners += [np.quantile(plane(rows), [0.02, 0.98], axis=0) for rows in (chosen, own)]
     low, high = np.min(corners, axis=(0, 1)), np.max(corners, axis=(0, 1))
     margin = np.where(high > low, 0.08 * (high - low), 1.0)
     (left, bottom), (right, top) = low - margin, high + margin
-    axes.set(xlim=(left, right), ylim=(bottom, top))
+    axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[])
 
 
 def _draw_traces(axes: Axes, plan: Plan, shown: int) -> None:
@@ -176,12 +170,8 @@ def _draw_traces(axes: Axes, plan: Plan, shown: int) -> None:
 
     def line(cluster: int, colour: str, width: float, label: str | None) -> None:
         trace = plan.mmd2[cluster]
-        look: Any = {
-            "color": colour,
-            "linewidth": width,
-            "marker": "o" if len(trace) == 1 else None,
-        }
-        axes.plot(np.arange(1, len(trace) + 1), trace, label=label, **look)
+        rows, dot = np.arange(1, len(trace) + 1), "o" if len(trace) == 1 else None
+        axes.plot(rows, trace, color=colour, linewidth=width, marker=dot, label=label)
 
     others = [cluster for cluster in range(plan.n_clusters) if cluster != shown]
     for cluster in others[:DRAWN_TRACES]:

@@ -52,7 +52,9 @@ def make_app(service: Service, metrics: Metrics, history: History, *, learn: boo
     _add_predict(app, service)  # first, since routes are tried in order
     if learn:
         _add_learn(app, service)
-    _add_model(app, service)
+    path = f"/v2/models/{service.name}"
+    _add_version(app, service, path)
+    _add_version(app, service, f"{path}/versions/{{version}}", described=False)
     _add_server(app, service)
     _add_pages(app, service, metrics, history)
     metrics.registry.register(Gauges(service))
@@ -129,11 +131,6 @@ def _add_server(app: FastAPI, service: Service) -> None:
         return _health(service)
 
 
-def _add_model(app: FastAPI, service: Service) -> None:
-    for versions in ("", "/versions/{version}"):
-        _add_version(app, service, f"/v2/models/{service.name}{versions}", not versions)
-
-
 def _check_version(request: Request, number: int) -> None:
     """A plan that was replaced answers no more; without a version the current one does."""
     asked = request.path_params.get("version", str(number))
@@ -142,7 +139,7 @@ def _check_version(request: Request, number: int) -> None:
         raise Refusal(404, "version", said)
 
 
-def _add_version(app: FastAPI, service: Service, path: str, described: bool) -> None:
+def _add_version(app: FastAPI, service: Service, path: str, described: bool = True) -> None:
     outputs = service.outputs
 
     @app.get(path, summary="Inputs and outputs of the model", include_in_schema=described)
