@@ -1,7 +1,6 @@
-"""The Gaussian RBF kernel, its bandwidth, its random Fourier features, and the MMD² that they give.
+"""The Gaussian RBF kernel, its bandwidth, its random Fourier features, and the MMD² that it gives.
 
-``Rbf`` and ``RandomFourierFeatures`` both have ``prefix_mmd2``: code that measures contexts need
-not know which was used. The same lines run on a CPU in float64 and on a GPU in float32.
+The same lines run on a CPU in float64 and on a GPU in float32.
 """
 
 from __future__ import annotations
