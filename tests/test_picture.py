@@ -7,20 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from sklearn.decomposition import PCA
 
 from crumb import select_contexts
 from crumb.errors import InvalidInput
-from crumb.herding.kernel import Rbf
-from crumb.picture import (
-    Plane,
-    draw_comparison,
-    draw_plan,
-    group_mmd2,
-    query_groups,
-    serving_cluster,
-)
+from crumb.picture import Plane, draw_plan, serving_cluster
 
 PNG = b"\x89PNG"
 
@@ -140,38 +131,10 @@ def test_a_picture_that_cannot_be_made_leaves_the_older_one(plan, tmp_path):
     assert path.read_text() == "older"
 
 
-def test_pyplot_is_never_involved(plan, plans, tables):
+def test_pyplot_is_never_involved(plan):
     already = "matplotlib.pyplot" in sys.modules
     plan.plot()
-    draw_comparison(plans, *tables, plan.labels == 0)
     assert ("matplotlib.pyplot" in sys.modules) == already
-
-
-def test_the_comparison_has_a_panel_a_strategy_with_the_exact_mmd(plans, plan, tmp_path):
-    pool, queries = plan.pool_points, plan.query_points
-    members = plan.labels == 1
-    figure = draw_comparison(plans, pool, queries, np.flatnonzero(members), tmp_path / "four.png")
-    titles = [axes.get_title() for axes in figure.axes]
-    assert [title.split()[0] for title in titles] == ["uniform", "micp", "mmd", "knn"]
-    kernel = Rbf(plan.settings["bandwidth"])
-    context = plan.pool_points[plan.contexts[1]]
-    exact = kernel.mmd2(torch.from_numpy(context), torch.from_numpy(queries[members]))
-    assert f"MMD² = {exact:.2g} · 40 rows" in titles[2]
-    own = [axes.collections[-1].get_offsets() for axes in figure.axes]
-    for cloud in own:
-        np.testing.assert_allclose(cloud, own[0])
-        assert len(cloud) == members.sum()
-    assert (tmp_path / "four.png").read_bytes().startswith(PNG)
-
-
-@pytest.mark.parametrize(("n", "shape"), [(1, (1, 1)), (4, (1, 4)), (5, (2, 3)), (9, (3, 3))])
-def test_panels_fill_even_rows(n, shape, plan):
-    figure = draw_comparison(
-        {f"s{i}": plan for i in range(n)}, plan.pool_points, plan.query_points, plan.labels == 0
-    )
-    grid = figure.axes[0].get_subplotspec().get_gridspec()
-    assert (grid.nrows, grid.ncols) == shape
-    assert sum(bool(axes.get_title()) for axes in figure.axes) == n
 
 
 def test_rounding_noise_does_not_stretch_the_axis(plan):
@@ -181,38 +144,12 @@ def test_rounding_noise_does_not_stretch_the_axis(plan):
     assert low >= 1e-12
 
 
-def test_groups_are_measured_against_the_context_that_most_of_them_get(plans, plan):
-    pool, queries = plan.pool_points, plan.query_points
-    groups = query_groups(plans)
-    assert [group.sum() for group in groups] == np.bincount(plan.labels).tolist()
+def test_the_cluster_that_serves_a_group_is_that_of_most_of_its_queries(plans, plan):
     for name in ("uniform", "micp"):
-        other = plans[name]
-        used = [
-            np.bincount(other.labels[group], minlength=other.n_clusters).argmax()
-            for group in groups
-        ]
-        assert [serving_cluster(other, group) for group in groups] == used
-        kernel = Rbf(other.settings["bandwidth"])
-        exact = [
-            kernel.mmd2(torch.from_numpy(pool[other.contexts[k]]), torch.from_numpy(queries[group]))
-            for k, group in zip(used, groups, strict=True)
-        ]
-        np.testing.assert_allclose(group_mmd2(other, pool, queries, groups), exact)
-
-
-def test_without_mmd_the_first_plan_with_several_clusters_makes_the_groups(plans):
-    chosen = query_groups({name: plans[name] for name in ("uniform", "knn", "micp")})
-    assert len(chosen) == plans["micp"].n_clusters
-    assert len(query_groups({"uniform": plans["uniform"]})) == 1
-
-
-def test_contexts_too_large_to_measure_are_left_unmeasured(plans, plan, monkeypatch):
-    monkeypatch.setattr("crumb.picture.KERNEL_VALUES", 40**2 - 1)
-    assert np.isnan(
-        group_mmd2(plan, plan.pool_points, plan.query_points, query_groups(plans))
-    ).all()
-    figure = draw_comparison({"mmd": plan}, plan.pool_points, plan.query_points, plan.labels == 0)
-    assert "MMD² not measured" in figure.axes[0].get_title()
+        labels, clusters = plans[name].labels, plans[name].n_clusters
+        for members in (plan.labels == k for k in range(plan.n_clusters)):
+            used = np.bincount(labels[members], minlength=clusters).argmax()
+            assert serving_cluster(plans[name], members) == used
 
 
 def test_axes_are_the_principal_components():

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
 
+from crumb.herding.greedy import rff_trace
 from crumb.herding.kernel import Rbf
 from crumb.selection.base import Problem, Selection
 
@@ -32,9 +33,11 @@ def measure_traces(
         which = range(len(mmd2)) if values <= EVIDENCE_VALUES else ()
     for k in which:
         points = problem.tensor(problem.finder.held.points_of(selection.contexts[k]))
-        exact = Rbf(problem.options.bandwidth)
-        kernel = problem.features().like(points) if selection.kernel == "rff" else exact
-        trace = kernel.prefix_mmd2(points, problem.tensor(queries[k]))
+        mine = problem.tensor(queries[k])
+        if selection.kernel == "rff":
+            trace = rff_trace(problem.features().like(points), points, mine)
+        else:
+            trace = Rbf(problem.options.bandwidth).prefix_mmd2(points, mine)
         mmd2[k] = trace.cpu().double().numpy()
 
 

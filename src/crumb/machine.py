@@ -145,12 +145,10 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def block_threads(n_jobs: int | None, device: str = "cpu") -> Iterator[MapBlocks]:
+def block_threads(n_jobs: int | None, device: str = "cpu") -> AbstractContextManager[MapBlocks]:
     """A ``map`` for work on blocks; a GPU gets the plain one."""
     jobs = resolve_jobs(n_jobs) if device == "cpu" else 1
-    with task_threads(jobs, jobs) as mapped:
-        yield mapped
+    return task_threads(jobs, jobs)
 
 
 @contextmanager

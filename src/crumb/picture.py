@@ -1,11 +1,10 @@
-"""Pictures of plans: where a context lies, how its MMD² fell, how strategies differ.
+"""Pictures of plans: where a context lies, and how its MMD² fell.
 
 Everything is drawn on a ``Figure`` of its own, never through pyplot: no window, no global state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,6 @@ DRAWN_ROWS = 3_000  # more points would only blacken the paper
 DRAWN_TRACES = 200
 RISEN = 1.05  # times its minimum: an MMD² that has risen
 ROUNDING = 1e-12  # an MMD² below this is noise
-KERNEL_VALUES = 500_000_000  # a context whose exact MMD² needs more is left unmeasured
 
 
 @dataclass(frozen=True)
@@ -88,35 +86,6 @@ def draw_plan(
     return finish(figure, path)
 
 
-def draw_comparison(
-    plans: Mapping[str, Plan], pool: Any, queries: Any, query_members: Any, path: Any = None
-) -> Figure:
-    """A group of queries (a mask or row numbers) and the context that each strategy gives it."""
-    for plan in plans.values():
-        pool, queries = _points(plan, pool, queries)
-    plane, members = Plane.of(pool), np.zeros(len(queries), dtype=bool)
-    members[query_members] = True
-    rows = -(-len(plans) // 4)
-    columns = -(-len(plans) // rows)
-    figure = new_figure(3.5 * columns + 0.3, 3.7 * rows + 0.7)
-    panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
-    for panel, (name, plan) in zip(panels, plans.items(), strict=False):
-        context = plan.contexts[serving_cluster(plan, members)]
-        _scatter(panel, plane, pool, queries, members, context)
-        mmd2 = group_mmd2(plan, pool, queries, [members])[0]
-        value = f"MMD² = {mmd2:.2g}" if np.isfinite(mmd2) else "MMD² not measured"
-        shown = "mmd (CRUMB)" if name == "mmd" else name
-        panel.set_title(f"{shown}\n{value} · {len(context):,} rows")
-    for panel in panels[len(plans) :]:
-        panel.set_axis_off()
-    _set_limits(panels[0], plane, pool, [queries[members]])
-    title = f"{members.sum():,} queries of one cluster, and the context that they get"
-    figure.suptitle(title, color=INK, fontsize=11)
-    look: Any = {"frameon": False, "markerscale": 1.6, "fontsize": 9, "labelcolor": INK}
-    figure.legend(handles=panels[0].collections, loc="outside lower center", ncols=4, **look)
-    return finish(figure, path)
-
-
 def largest_cluster(plan: Plan) -> int:
     return serving_cluster(plan, np.ones(len(plan.labels), dtype=bool))
 
@@ -124,37 +93,6 @@ def largest_cluster(plan: Plan) -> int:
 def serving_cluster(plan: Plan, members: np.ndarray) -> int:
     """The cluster whose context most of these queries get."""
     return int(np.bincount(plan.labels[members], minlength=plan.n_clusters).argmax())
-
-
-def query_groups(plans: Mapping[str, Plan]) -> list[np.ndarray]:
-    """The clusters that strategies are compared by: of mmd, or the first plan with several."""
-    several = [plan for plan in plans.values() if 1 < plan.n_clusters < len(plan.labels)]
-    plan = plans["mmd"] if "mmd" in plans else (several or list(plans.values()))[0]
-    return [plan.labels == cluster for cluster in np.unique(plan.labels)]
-
-
-def group_mmd2(
-    plan: Plan, pool: np.ndarray, queries: np.ndarray, groups: Sequence[np.ndarray]
-) -> np.ndarray:
-    """Exact MMD² of each group of queries and the context that most of it gets, NaN if too dear."""
-    import torch
-
-    from crumb.herding.kernel import Rbf
-
-    kernel = Rbf(plan.settings["bandwidth"])
-    within: dict[int, float] = {}  # one context may serve many groups, and costs the most
-    values = np.full(len(groups), np.nan)
-    for index, members in enumerate(groups):
-        cluster = serving_cluster(plan, members)
-        if len(plan.contexts[cluster]) ** 2 > KERNEL_VALUES:
-            continue
-        context = torch.from_numpy(pool[plan.contexts[cluster]])
-        points = torch.from_numpy(queries[members])
-        if cluster not in within:
-            within[cluster] = float(kernel.mean_within(context))
-        between = kernel.mean_within(points) - 2 * kernel.mean(context, points)
-        values[index] = within[cluster] + float(between)
-    return values
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -186,9 +124,7 @@ def _sampled(rows: np.ndarray, limit: int) -> np.ndarray:
 def _points(plan: Plan, pool: Any, queries: Any) -> tuple[np.ndarray, np.ndarray]:
     pool, queries = np.asarray(pool, dtype=np.float64), np.asarray(queries, dtype=np.float64)
     if pool.ndim != 2 or queries.ndim != 2 or pool.shape[1] != queries.shape[1]:
-        raise InvalidInput(
-            "pool and queries must be matrices of the selection space with the same columns."
-        )
+        raise InvalidInput("pool and queries must be matrices with the same columns.")
     rows, asked = plan.pool_size, len(plan.labels)
     if (len(pool), len(queries)) != (rows, asked):
         these = f"these are {len(pool)} and {len(queries)}"
@@ -213,18 +149,13 @@ def _scatter(
         dots(queries[~members], QUERIES, 6, 0.3, "other queries")
     dots(chosen, CONTEXT, 11, 0.7, "context")
     dots(own, QUERIES, 24, 1.0, "queries of the cluster")
-    _set_limits(axes, plane, pool, [chosen, own])
-    axes.set(xticks=[], yticks=[])
-
-
-def _set_limits(axes: Axes, plane: Plane, pool: np.ndarray, shown: Sequence[np.ndarray]) -> None:
-    """All that matters and the bulk of the pool: far outliers must not squeeze the rest."""
+    # All that matters and the bulk of the pool: far outliers must not squeeze the rest.
     corners = [np.quantile(plane(_sampled(pool, FITTED_ROWS)), [0.01, 0.99], axis=0)]
-    corners += [np.quantile(plane(rows), [0.02, 0.98], axis=0) for rows in shown]
+    corners += [np.quantile(plane(rows), [0.02, 0.98], axis=0) for rows in (chosen, own)]
     low, high = np.min(corners, axis=(0, 1)), np.max(corners, axis=(0, 1))
     margin = np.where(high > low, 0.08 * (high - low), 1.0)
     (left, bottom), (right, top) = low - margin, high + margin
-    axes.set(xlim=(left, right), ylim=(bottom, top))
+    axes.set(xlim=(left, right), ylim=(bottom, top), xticks=[], yticks=[])
 
 
 def _draw_traces(axes: Axes, plan: Plan, shown: int) -> None:
@@ -239,12 +170,8 @@ def _draw_traces(axes: Axes, plan: Plan, shown: int) -> None:
 
     def line(cluster: int, colour: str, width: float, label: str | None) -> None:
         trace = plan.mmd2[cluster]
-        look: Any = {
-            "color": colour,
-            "linewidth": width,
-            "marker": "o" if len(trace) == 1 else None,
-        }
-        axes.plot(np.arange(1, len(trace) + 1), trace, label=label, **look)
+        rows, dot = np.arange(1, len(trace) + 1), "o" if len(trace) == 1 else None
+        axes.plot(rows, trace, color=colour, linewidth=width, marker=dot, label=label)
 
     others = [cluster for cluster in range(plan.n_clusters) if cluster != shown]
     for cluster in others[:DRAWN_TRACES]:

@@ -107,9 +107,7 @@ class Plan:
             and np.isfinite(self.centroids).all()
         )
         if not whole:
-            raise PlanMismatch(
-                "This plan contradicts itself: labels, contexts and centroids do not fit together."
-            )
+            raise PlanMismatch("This plan contradicts itself: its parts do not fit together.")
 
     def __repr__(self) -> str:
         count, sizes = self.n_clusters, self.sizes

@@ -76,7 +76,8 @@ class Pool(ABC):
     n_classes: int | None
     fingerprint: str
     facts: dict[str, Any]  # what a plan should say of the pool
-    sample_points: np.ndarray  # of the rows of ``sample``
+    sample: Labelled  # rows that stand for the pool; all of them where it is in memory
+    sample_points: np.ndarray  # of these
     some_points: np.ndarray  # those behind the bandwidth; all of them where it is in memory
     guide: Guide | None = None
 
@@ -84,11 +85,6 @@ class Pool(ABC):
     @abstractmethod
     def size(self) -> int:
         """Rows N."""
-
-    @property
-    @abstractmethod
-    def sample(self) -> Labelled:
-        """Labelled rows that stand for the pool; all of them where it is in memory."""
 
     @property
     @abstractmethod
@@ -209,7 +205,7 @@ class TablePool(Labelled, Pool):
         return ids
 
     @property
-    def sample(self) -> TablePool:
+    def sample(self) -> TablePool:  # type: ignore[override]
         return self
 
     @property

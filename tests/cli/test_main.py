@@ -56,14 +56,6 @@ def test_version(capsys):
         ([*predict_args(), "--bandwidth", "wide"], "'wide'"),
         ([*predict_args(), "--quantiles", "0.1,2"], "'0.1,2'"),
         ([*predict_args(), "--tas", "regression"], "--tas"),  # no guessing of shortened options
-        (
-            ["plan", "--train", "a.csv", "--test", "b.csv", "--compare", "--out", "p.crumb"],
-            "--compare",
-        ),
-        (
-            ["plan", "--train", "a.csv", "--test", "b.csv", "--compare", "--strategy", "mmd"],
-            "--compare",
-        ),
     ],
 )
 def test_wrong_usage_exits_with_2(argv, told, capsys):

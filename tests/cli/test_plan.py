@@ -82,29 +82,6 @@ def test_predict_uses_a_saved_plan(crumb, folder):
     assert not Path("out.csv").exists()
 
 
-def test_compare_prints_a_line_a_strategy_and_draws(crumb, folder):
-    status, out, _ = crumb(*plan_args("--compare", "--json"))
-    answer = json.loads(out)
-    assert status == 0
-    lines = {line["strategy"]: line for line in answer["strategies"]}
-    assert list(lines) == ["uniform", "micp", "mmd"]
-    assert lines["mmd"]["contexts"] == answer["query_groups"] == 3
-    assert {line["rows"] for line in lines.values()} == {60}
-    assert lines["mmd"]["mmd2"] < min(lines["uniform"]["mmd2"], lines["micp"]["mmd2"])
-    assert answer["picture"] == "crumb-compare.png"
-    assert Path("crumb-compare.png").read_bytes().startswith(PNG)
-
-
-def test_compare_takes_strategies_and_a_picture(crumb, folder):
-    status, out, _ = crumb(*plan_args("--compare", "full,knn,mmd", "--picture", "three.svg"))
-    assert status == 0
-    assert [line.split()[0] for line in out.splitlines()[1:4]] == ["full", "knn", "mmd"]
-    assert b"<svg" in Path("three.svg").read_bytes()
-    status, _, err = crumb(*plan_args("--compare", "mmd,magic"))
-    assert status == 1
-    assert "Unknown strategy 'magic'" in err
-
-
 def test_pictures_of_unknown_kinds_are_refused_before_the_work(crumb, folder):
     status, _, err = crumb(*plan_args("--train", "nowhere.csv", "--picture", "plan.doc"))
     assert status == 1

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from crumb import select_contexts
-from crumb.selection.mmd import runs_on
+from crumb.selection.strategies import runs_on
 
 pytest.importorskip("triton", reason="Triton comes for Linux only")
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import pdist
 
 from crumb.herding import kernel
+from crumb.herding.greedy import rff_trace
 from crumb.herding.kernel import RandomFourierFeatures, Rbf, median_bandwidth
 
 matrices = st.integers(0, 2**32 - 1).map(
@@ -54,7 +55,7 @@ def test_random_features_are_the_formula_of_the_paper() -> None:
     queries = rng.normal(size=(4, 3))
     z, target = expected, np.sqrt(2 / 16) * np.cos(queries @ omega + phase)
     direct = [((target.mean(0) - z[: t + 1].mean(0)) ** 2).sum() for t in range(6)]
-    trace = features.prefix_mmd2(torch.from_numpy(x), torch.from_numpy(queries))
+    trace = rff_trace(features, torch.from_numpy(x), torch.from_numpy(queries))
     np.testing.assert_allclose(trace.numpy(), direct, atol=1e-14)
 
 
@@ -69,7 +70,7 @@ def test_random_features_of_many_queries_are_made_in_blocks() -> None:
     rng = np.random.default_rng(0)
     plain = RandomFourierFeatures.draw(2, 256, 1.0, rng)
     queries, context = (torch.from_numpy(rng.normal(size=(n, 2))) for n in (30_000, 9_000))
-    trace = Watched(plain.omega, plain.phase).prefix_mmd2(context, queries)
+    trace = rff_trace(Watched(plain.omega, plain.phase), context, queries)
     assert max(sizes) * 256 <= kernel.BLOCK_CELLS  # 8 MB, however many there are
     whole = plain(queries).mean(0) - plain(context).cumsum(0)[-1] / len(context)
     assert float(trace[-1]) == pytest.approx(float((whole * whole).sum()), rel=1e-9)

@@ -10,7 +10,6 @@ import pytest
 from pydantic import ValidationError
 
 from crumb.online import Answer
-from crumb.serve.bodies import Outputs, Prediction, refusal
 from crumb.serve.infer_v2 import (
     InferenceRequest,
     example,
@@ -20,7 +19,7 @@ from crumb.serve.infer_v2 import (
     write_inference,
 )
 from crumb.serve.limits import Refusal
-from crumb.serve.schema import Schema
+from crumb.serve.schema import Outputs, Prediction, Schema, refusal
 
 NUMBERS = Schema.of(pd.DataFrame({"a": [1.0, 2.0], "b": [1, 2]}))
 MIXED = Schema.of(pd.DataFrame({"a": [1.0, None], "flag": [True, False], "town": ["Rome", "Oslo"]}))

@@ -23,10 +23,10 @@ from crumb.cli import main
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.online.memory import FAN
 from crumb.serve.app import make_app
-from crumb.serve.journal import LOG, ROOM, Entry, Journal, Lesson, Teacher
 from crumb.serve.page import History
 from crumb.serve.schema import Schema
 from crumb.serve.service import Service
+from crumb.serve.state import LOG, ROOM, Entry, Journal, Lesson, Teacher
 from crumb.serve.watch import Metrics
 from crumb.table.row import Record
 

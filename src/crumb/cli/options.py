@@ -71,10 +71,6 @@ def _parameter(metavar: str, text: str, kind: Callable[[str], Any] = str) -> Set
     return _value(metavar, text, kind, default=argparse.SUPPRESS)
 
 
-def _or_none(word: str) -> str | None:
-    return None if word == "none" else word
-
-
 _count, _count_or_none = number_or("auto"), number_or("auto", "none")
 _share = number_or("auto", share=True)
 
@@ -107,7 +103,9 @@ MODEL = {
     "--n-estimators": _parameter("E", "ensemble members of the model", int),
     "--guide": _parameter("NAME", "trees or auto: boosted trees of the whole table guide it"),
     "--features": _parameter(
-        "NAME", "select by: auto (columns that matter), none (all alike) or embedding", _or_none
+        "NAME",
+        "select by: auto (columns that matter), none (all alike) or embedding",
+        lambda word: None if word == "none" else word,
     ),
 }
 ENGINE = {"--engine": _parameter("NAME", "what reads, scores and runs the passes: local or ray")}
@@ -135,6 +133,12 @@ TABLES = {
     "--test": _value("FILE", f"the rows to predict: {KINDS}", required=True),
     **DROP,
 }
+PREDICTED = {
+    **TABLES,
+    "--target": _value("NAME", "the column to predict", required=True),
+    "--task": TASK,
+}
+SAVED = {"--plan": _value("FILE", "contexts that `crumb plan --out` chose for this table")}
 CHUNKS = {"--chunk-rows": _value("N", "rows predicted together (100,000)", int), **ENGINE}
 CHOICE = {
     "context selection": {
@@ -149,45 +153,32 @@ DEMO = {
     **OUTPUT,
 }
 PREDICT = {
-    **TABLES,
-    "--target": _value("NAME", "the column to predict", required=True),
+    **PREDICTED,
     "--out": _value("FILE", "the predictions: .csv, .csv.gz or .parquet", required=True),
     "--keep": _value("A,B,…", "columns of the test table to copy (ids)", names, default=[]),
     "--no-proba": _flag("classification: no columns probability_<class>"),
     "--quantiles": _value("0.1,0.9", "regression: quantiles at these levels as well", levels),
-    "--task": TASK,
-    "--plan": _value("FILE", "contexts that `crumb plan --out` chose for this table"),
+    **SAVED,
     "--replan": _flag("choose contexts anew for every chunk of rows"),
 }
 EXPLAIN = {
-    **TABLES,
-    "--target": _value("NAME", "the column to predict", required=True),
+    **PREDICTED,
     "--out": _value("FILE", "the Shapley values: .csv, .csv.gz or .parquet", required=True),
     "--picture": _value("FILE", "draw the columns that matter: .png, .pdf, .svg or .jpg"),
     "--influence": _value("FILE", "the training rows that mattered for each query, as a table"),
     "--first": _number(100, "N", "rows of the test table to explain"),
     "--background": _number(10, "B", "rows of a context whose cells stand for masked ones"),
-    "--task": TASK,
-    "--plan": _value("FILE", "contexts that `crumb plan --out` chose for this table"),
+    **SAVED,
 }
 REPORT = {
-    **TABLES,
-    "--target": _value("NAME", "the column to predict; the test table has it too", required=True),
+    **PREDICTED,
     "--out": _value("FILE", "the page: .html (crumb-report.html)", default="crumb-report.html"),
-    "--task": TASK,
 }
 PLAN = {
     **TABLES,
     "--target": _value("NAME", "the column to predict: no feature; its rare classes are kept"),
     "--out": _value("FILE", "save the plan for Plan.load and crumb predict --plan"),
     "--picture": _value("FILE", "draw the plan: .png, .pdf, .svg or .jpg"),
-    "--compare": _value(
-        "A,B,…",
-        "compare strategies (uniform,micp,mmd) and draw what they give one cluster of queries",
-        names,
-        nargs="?",
-        const=["uniform", "micp", "mmd"],
-    ),
 }
 SERVE = {
     "--train": _value("FILE", f"the labelled table: {FILE}"),
@@ -203,12 +194,7 @@ HTTP = {
     "--host": _value("HOST", "127.0.0.1 by default", default="127.0.0.1"),
     "--port": _value("PORT", "8000 by default; 0 takes a free one", int, default=8000),
     "--name": _value("NAME", "of the model, in /v2/models/NAME", default="crumb"),
-    "--allow-host": _value(
-        "A,B,…",
-        "names, beside this machine's, by which clients may call it; '*': any",
-        names,
-        default=[],
-    ),
+    "--allow-host": _value("A,B,…", "other names of this machine; '*': any", names, default=[]),
     "--token-file": _value("FILE", "its first line is the bearer token; or $CRUMB_TOKEN", Path),
     "--max-rows-per-request": _number(1_000, "N", "more are refused"),
     "--max-bytes": _number(16 * 2**20, "N", "of a request"),

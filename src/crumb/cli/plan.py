@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import time
-from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 import crumb
 from crumb.cli import tables
@@ -15,23 +11,14 @@ from crumb.cli.console import print_json, print_table
 from crumb.cli.options import parameters
 from crumb.errors import InvalidInput
 
-COMPARISON_PICTURE = "crumb-compare.png"
 SHOWN_CLUSTERS = 40
 
 
 def run(args: argparse.Namespace) -> None:
-    several = args.compare is not None
-    if several and (args.out or hasattr(args, "strategy")):
-        args.usage_error("--compare makes several plans: it goes with neither --out nor --strategy")
-    if several and args.picture is None:
-        args.picture = COMPARISON_PICTURE
     tables.check_output(args.out, (), inputs=[args.train, args.test])
     tables.check_output(args.picture, tables.PICTURES, inputs=[args.train, args.test])
-    arguments = parameters(args) | (_files if tables.is_large(args) else _tables)(args)
-    if several:
-        _compare(args, lambda strategy: crumb.select_contexts(**arguments, strategy=strategy))
-    else:
-        _show(args, crumb.select_contexts(**arguments))
+    read = _files if tables.is_large(args) else _tables
+    _show(args, crumb.select_contexts(**parameters(args), **read(args)))
 
 
 def _tables(args: argparse.Namespace) -> dict[str, Any]:
@@ -48,8 +35,6 @@ def _files(args: argparse.Namespace) -> dict[str, Any]:
     from crumb.scale.answers import open_queries, sample_rows
     from crumb.scale.source import open_source
 
-    if args.compare is not None:
-        raise InvalidInput("--compare draws the whole pool: it is for tables that are read whole.")
     if not tables.is_parquet(args.train) or not tables.is_parquet(args.test):
         raise InvalidInput("--engine and --chunk-rows are for tables in Parquet.")
     features = list(open_source(args.train, args.target).view.features)
@@ -78,40 +63,3 @@ def _show(args: argparse.Namespace, plan: crumb.Plan) -> None:
     for what, path in (("plan", args.out), ("picture", args.picture)):
         if path:
             print(f"{what} in {path}")
-
-
-def _compare(args: argparse.Namespace, make: Callable[[str], crumb.Plan]) -> None:
-    from crumb.picture import draw_comparison, group_mmd2, query_groups
-
-    plans, seconds = {}, {}
-    for strategy in dict.fromkeys(args.compare):
-        started = time.perf_counter()
-        plans[strategy] = make(strategy)
-        seconds[strategy] = time.perf_counter() - started
-    groups = query_groups(plans)
-    first = next(iter(plans.values()))
-    pool, queries = first.pool_points, first.query_points
-    assert pool is not None  # a plan that was just made has its points
-    assert queries is not None
-    sizes = [group.sum() for group in groups]
-    rows = [
-        {
-            "strategy": name,
-            "contexts": plan.n_clusters,
-            "rows": int(plan.sizes.max()),
-            "mmd2": np.average(group_mmd2(plan, pool, queries, groups), weights=sizes),
-            "median_distance": np.median(plan.query_distance),
-            "seconds": seconds[name],
-        }
-        for name, plan in plans.items()
-    ]
-    draw_comparison(plans, pool, queries, groups[np.argmax(sizes)], args.picture)
-    if args.json:
-        print_json({"strategies": rows, "query_groups": len(groups), "picture": args.picture})
-        return
-    print_table(rows)
-    print(
-        f"mmd2: mean over the same {len(groups)} clusters of queries, "
-        "each against the context that most of it gets"
-    )
-    print(f"picture in {args.picture}")

@@ -28,6 +28,7 @@ from crumb.trees import Trees, lightgbm
 
 WORST, NEAREST = 5, 5  # queries that are shown, and rows of the context of each
 BINS = 10
+NO_TREES = "<p class='note'>Boosted trees are left out: pip install 'crumb-pfn[guide]'.</p>"
 LEAST = 1e-15  # a probability of 0 would be an infinite loss
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;color:#333a45;max-width:64em;margin:2em auto;
 padding:0 1em}table{border-collapse:collapse;margin:.6em 0;font-size:13px;display:block;
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
     scores = [_scores(model, tables.y_test, way) for way in ways]
     parts = {
         "Data at a glance": _data(args, model, tables),
-        "Scores": markup.table(pd.DataFrame(scores), index=False) + _missing(ways),
+        "Scores": markup.table(pd.DataFrame(scores), index=False) + ("" if ways[2:] else NO_TREES),
         "Calibration" if model.task == "classification" else "Residuals": _image(
             _draw(model, tables.y_test, answers)
         ),
@@ -115,11 +116,6 @@ def _trees(model: Any, queries: pd.DataFrame) -> pd.DataFrame:
     if model.task == "regression":
         return pd.DataFrame({"prediction": found})
     return with_chances(model, found)
-
-
-def _missing(ways: list[Way]) -> str:
-    said = "Boosted trees are left out: pip install 'crumb-pfn[guide]'."
-    return "" if len(ways) == 3 else f"<p class='note'>{said}</p>"
 
 
 def _losses(model: Any, truth: pd.Series, answers: pd.DataFrame) -> np.ndarray:

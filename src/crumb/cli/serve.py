@@ -56,7 +56,7 @@ def _stream(
     args: argparse.Namespace, observers: Sequence[Observer], builder: Child
 ) -> tuple[CrumbOnline, Schema]:
     """From the snapshot if there is one; else from the training table."""
-    from crumb.serve.snapshot import has_snapshot, restore
+    from crumb.serve.state import has_snapshot, restore
     from crumb.serve.watch import event
 
     if args.state is not None and (args.train is None or has_snapshot(args.state)):

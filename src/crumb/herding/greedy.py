@@ -332,5 +332,12 @@ class RffObjective:
         self.n_clusters = len(self.target)
 
 
+def rff_trace(features: RandomFourierFeatures, context: Tensor, queries: Tensor) -> Tensor:
+    """‖mean z(queries) − mean z(first t rows of the context)‖² for t = 1, …, n."""
+    labels = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
+    objective = RffObjective(features, context, Clusters(queries, labels))
+    return objective.mmd2(torch.arange(len(context), device=context.device)[None])[0]
+
+
 def _cells(tensor: Tensor) -> int:
     return CACHE_CELLS if tensor.device.type == "cpu" else GPU_CELLS

@@ -1,13 +1,11 @@
-"""The Gaussian RBF kernel, its bandwidth, its random Fourier features, and the MMD² that they give.
+"""The Gaussian RBF kernel, its bandwidth, its random Fourier features, and the MMD² that it gives.
 
-``Rbf`` and ``RandomFourierFeatures`` both have ``prefix_mmd2``: code that measures contexts need
-not know which was used. The same lines run on a CPU in float64 and on a GPU in float32.
+The same lines run on a CPU in float64 and on a GPU in float32.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,23 +141,3 @@ class RandomFourierFeatures:
     def __call__(self, x: Tensor) -> Tensor:
         """(n, d) → (n, D)."""
         return torch.addmm(self.phase, x, self.omega).cos_().mul_(math.sqrt(2.0 / len(self.phase)))
-
-    def prefix_mmd2(self, context: Tensor, queries: Tensor) -> Tensor:
-        """‖mean z(queries) − mean z(first t rows of the context)‖² for t = 1, …, n."""
-        target, total, found = self.mean(queries), torch.zeros_like(self.phase), []
-        for start, some in self._blocks(context):
-            sums = total + self(some).cumsum(0)  # (b, D)
-            size = torch.arange(start + 1, start + 1 + len(some)).to(sums)
-            found.append((target - sums / size[:, None]).square().sum(1))
-            total = sums[-1]
-        return torch.cat(found)
-
-    def mean(self, x: Tensor) -> Tensor:
-        """The mean of z over the rows of ``x``: (D,)."""
-        sums = [self(some).sum(0) for _, some in self._blocks(x)]
-        return torch.stack(sums).sum(0) / len(x)
-
-    def _blocks(self, x: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Rows that are embedded at once, with the number of the first one."""
-        rows = max(1, BLOCK_CELLS // len(self.phase))
-        return ((start, x[start : start + rows]) for start in range(0, len(x), rows))

@@ -153,9 +153,7 @@ def first_pool(estimator: Any, date: float) -> LabelledRows:
 def refitted(estimator: Any, pool: LabelledRows) -> Any:
     """A new estimator with the same options and another pool; the old one is left as it is."""
     if len(pool.y) < 2:
-        raise InvalidInput(
-            "Fewer than two rows are young enough for the pool: the plan stays as it was."
-        )
+        raise InvalidInput("Fewer than two rows are young enough: the plan stays as it was.")
     fresh = clone(estimator).set_params(random_state=estimator.options_.seed)
     return fresh.fit(pool.rows, pool.y)
 

@@ -2,7 +2,7 @@
 
 Any thread may submit. A query is encoded and routed by the thread that submits it, with the plan
 that is current then, and that plan answers it whatever comes later. One thread owns the passes
-(``worker.py``); a second one makes new plans (``refresh.py``).
+and a second one makes new plans (``worker.py``).
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ from crumb.online.child import Child
 from crumb.online.drift import Drift
 from crumb.online.memory import LabelledRows, PoolMemory, Recent, latest
 from crumb.online.observer import Observer, Stats, tell
-from crumb.online.options import StreamOptions
-from crumb.online.refresh import Refresher
-from crumb.online.state import StreamState, first_state, read_state, write_state
+from crumb.online.state import StreamOptions, StreamState, first_state, read_state, write_state
 from crumb.online.version import Answer, Built, PlanVersion, build, resolve_output
-from crumb.online.worker import Clock, Pending, Worker
+from crumb.online.worker import Clock, Pending, Refresher, Worker
 from crumb.pfn import Output
 from crumb.plan import Plan
 from crumb.table.encoder import Rows

@@ -137,9 +137,7 @@ def check_estimator(estimator: Any) -> Any:
         )
     check_is_fitted(estimator)
     if estimator.pool_.on_disk:
-        raise InvalidInput(
-            "A stream needs a pool in memory: fit a table, or files that fit into memory."
-        )
+        raise InvalidInput("A stream needs a pool in memory: fit a table, or smaller files.")
     return copy.copy(estimator)
 
 

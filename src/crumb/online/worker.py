@@ -1,14 +1,17 @@
-"""The worker of a stream: one thread that owns the passes, and the buffers that it empties.
+"""The two threads of a stream: one owns the passes and the buffers, one makes new plans.
 
     submit ──▶ buffers, one a cluster ──▶ worker: takes the buffer that is due ──▶ one pass
                                                   ──▶ futures get their answers
 
 A buffer is due when it is full enough, when its oldest query has waited long enough, or when it is
-hurried. Everything here that several threads share is guarded by ``changed``.
+hurried. Everything of the worker that several threads share is guarded by ``changed``.
 """
 
+import contextlib
 import logging
 import math
+import os
+import sys
 import threading
 import time
 from collections import Counter
@@ -21,7 +24,7 @@ from typing import Generic, TypeAlias, TypeVar
 from crumb.errors import StreamClosed, StreamFull
 from crumb.machine import out_of_memory
 from crumb.online.observer import Observer, tell
-from crumb.online.options import StreamOptions
+from crumb.online.state import StreamOptions
 from crumb.online.version import Answer, PlanVersion
 from crumb.pfn import Output
 from crumb.table.row import Piece, gather
@@ -29,6 +32,7 @@ from crumb.table.row import Piece, gather
 Item = TypeVar("Item", bound=Hashable)
 Key = tuple[int, int]  # version of the plan, cluster: queries of two plans never share a pass
 Result: TypeAlias = "Answer | BaseException"
+NICENESS = 5  # of 19, for the second thread: what queries wait for comes first
 log = logging.getLogger("crumb.online")
 
 
@@ -309,3 +313,90 @@ def _resolve(future: Future[Answer], result: Result) -> None:
             future.set_result(result)
     except BaseException as error:  # an Exception stays in the future itself
         log.warning("a callback of an answer failed: %s", type(error).__name__)
+
+
+class Refresher:
+    """A thread that refreshes when enough queries have come.
+
+    ``needed`` looks at the queries and ``refresh`` makes the new plan; where either fails,
+    ``failed`` gets the error and the old plan stays. All three run in this thread, where no query
+    waits for them.
+    """
+
+    def __init__(
+        self,
+        options: StreamOptions,
+        needed: Callable[[], bool],
+        refresh: Callable[[], object],
+        failed: Callable[[BaseException], object],
+    ):
+        self._options, self._needed, self._refresh, self._failed = options, needed, refresh, failed
+        self._seen, self._failures, self._busy, self._closed = 0, 0, False, False
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+        if options.refresh != "never":
+            self._thread = threading.Thread(target=self._run, name="crumb-refresh", daemon=True)
+            self._thread.start()
+
+    def saw(self, queries: int) -> None:
+        """Queries came."""
+        if self._thread is None:
+            return
+        with self._changed:
+            self._seen += queries
+            if self._is_due():
+                self._changed.notify_all()
+
+    def settle(self) -> None:
+        """Wait until nothing is under way and nothing is due."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or not (self._busy or self._is_due()))
+
+    def stopped(self) -> bool:
+        return self._closed
+
+    def stop(self) -> None:
+        """No further refresh; one that is under way may look at ``stopped``."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """No further refresh; wait for the one that is under way."""
+        self.stop()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _is_due(self) -> bool:
+        return self._options.refresh_due(self._seen, self._failures)
+
+    def _run(self) -> None:
+        step_back()
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._closed or self._is_due())
+                if self._closed:
+                    return
+                self._seen, self._busy = 0, True
+            self._once()
+
+    def _once(self) -> None:
+        try:
+            if self._needed():
+                self._refresh()
+            self._failures = 0
+        except Exception as error:  # whatever it was, the old plan goes on answering
+            if self._closed:  # dropped
+                return
+            log.warning("a refresh failed, the plan stays as it was: %s", type(error).__name__)
+            self._failures += 1
+            self._failed(error)
+
+
+def step_back(niceness: int = NICENESS) -> None:
+    """This thread, and those that it starts, let others go first. Linux has nice threads."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

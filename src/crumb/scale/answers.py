@@ -102,9 +102,7 @@ def _begin(folder: Path, about: dict[str, Any], source: Source) -> None:
         with atomic_write(described) as file:
             file.write(text.encode())
     elif described.read_text() != text:
-        raise InvalidInput(
-            f"{folder} holds parts of other answers: remove it, or write to another file."
-        )
+        raise InvalidInput(f"{folder} holds parts of other answers: remove it, or write elsewhere.")
 
 
 def _write(path: Path, answers: pd.DataFrame) -> None:

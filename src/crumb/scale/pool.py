@@ -96,14 +96,14 @@ class FilePool(Pool):
         classes = np.unique(distinct) if classify else None
         self.n_classes = None if classes is None else len(classes)
         self.reader = Reader(self.encoder, self.space, view.target, classes, seed)
-        self.sampled = _held(table, plain, self.reader)  # rows that stand for the pool
-        points = self.sample_points = self.space.transform(self.sampled.rows)
+        self.sample = _held(table, plain, self.reader)
+        points = self.sample_points = self.space.transform(self.sample.rows)
         self.some_points = points[np.searchsorted(plain, bandwidth)]
         self.reference = points[np.searchsorted(plain, support)]
         # Random rows, from which the limits of a pass are estimated.
         self.sketch = Block(sketched, self.reader, sketch, bool(classify))
         self.fingerprint = _fingerprint(found, self.encoder, points)
-        self.distinct_labels = distinct if classify else self.sampled.y
+        self.distinct_labels = distinct if classify else self.sample.y
         self.held: Labelled | None = None  # the rows of the contexts that were asked for last
         self.facts = {"pool": {"rows": self.size, "on_disk": True, "covered": self.covered}}
 
@@ -115,10 +115,6 @@ class FilePool(Pool):
     def covered(self) -> bool:
         """Whether the points of all rows fit into memory."""
         return self.size * self.shape[1] <= COVERED_CELLS
-
-    @property
-    def sample(self) -> HeldRows:
-        return self.sampled
 
     def finder(self, options: Options) -> Finder:
         if not self.covered:
@@ -190,9 +186,7 @@ def _check(strategy: Strategy, features: Any) -> None:
             "for that: choose another strategy, or read the table yourself and pass it."
         )
     if isinstance(features, str) and features == space.EMBEDDING:
-        raise InvalidInput(
-            "features='embedding' needs the pool in memory: leave it out for a table in files."
-        )
+        raise InvalidInput("features='embedding' needs the pool in memory: leave it out here.")
 
 
 def _fingerprint(statistics: Statistics, encoder: TableEncoder, points: np.ndarray) -> str:

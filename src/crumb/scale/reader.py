@@ -238,9 +238,8 @@ def gather(
         for part in engine.map(gather_shard, tasks, len(shards)):
             found = part if found is None else found.merge(part)
             if len(found.labels) > MOST_CLASSES:
-                raise InvalidInput(
-                    f"The target has over {MOST_CLASSES:,} classes: use CrumbRegressor for numbers."
-                )
+                said = f"The target has over {MOST_CLASSES:,} classes"
+                raise InvalidInput(f"{said}: use CrumbRegressor for numbers.")
             advance(1)
     assert found is not None
     return found

@@ -8,8 +8,7 @@ import pkgutil
 from importlib import import_module
 
 from crumb.selection.base import Problem, Selection, Strategy, resolve_strategy
-from crumb.selection.baselines import KNN, MICP, CentroidNN, Full, Uniform, VoronoiUniform
-from crumb.selection.mmd import MMD
+from crumb.selection.strategies import KNN, MICP, MMD, CentroidNN, Full, Uniform, VoronoiUniform
 
 for _module in pkgutil.iter_modules(__path__):  # fills the registry
     import_module(f"{__name__}.{_module.name}")

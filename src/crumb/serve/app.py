@@ -15,15 +15,15 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 
 from crumb import __version__
-from crumb.serve import bodies, infer_v2
-from crumb.serve.journal import Lesson
+from crumb.serve import infer_v2, schema
 from crumb.serve.limits import JsonRoute, Refusal, shown
 from crumb.serve.page import PAGE, History, Map, commands, live
 from crumb.serve.service import Service
+from crumb.serve.state import Lesson
 from crumb.serve.watch import Gauges, Metrics, Watch
 
 Responses = dict[int | str, dict[str, Any]]
-REFUSED: Responses = {"default": {"description": "Why not, in a sentence.", "model": bodies.Error}}
+REFUSED: Responses = {"default": {"description": "Why not, in a sentence.", "model": schema.Error}}
 DOWN: Responses = {503: {"description": "Shutting down.", "model": dict[str, str | bool]}}
 # Nothing from elsewhere, and nobody frames the page.
 POLICY = (
@@ -52,7 +52,9 @@ def make_app(service: Service, metrics: Metrics, history: History, *, learn: boo
     _add_predict(app, service)  # first, since routes are tried in order
     if learn:
         _add_learn(app, service)
-    _add_model(app, service)
+    path = f"/v2/models/{service.name}"
+    _add_version(app, service, path)
+    _add_version(app, service, f"{path}/versions/{{version}}", described=False)
     _add_server(app, service)
     _add_pages(app, service, metrics, history)
     metrics.registry.register(Gauges(service))
@@ -69,7 +71,7 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def wrong(request: Request, error: RequestValidationError) -> Response:
-        return await refused(request, bodies.refusal(error.errors(), error.body, service.schema))
+        return await refused(request, schema.refusal(error.errors(), error.body, service.schema))
 
     @app.exception_handler(Exception)
     async def fault(request: Request, _: Exception) -> Response:
@@ -77,12 +79,12 @@ def _answer_errors(app: FastAPI, service: Service) -> None:
 
 
 def _add_predict(app: FastAPI, service: Service) -> None:
-    body_type: Any = bodies.predict_request(service.schema, service.max_rows)
+    body_type: Any = schema.predict_request(service.schema, service.max_rows)
 
     @app.post(
         "/predict",
         summary="Predict (plain JSON)",
-        response_model=bodies.Predictions,
+        response_model=schema.Predictions,
         response_model_exclude_unset=True,
         openapi_extra=_example({"records": [service.schema.example()]}),
     )
@@ -97,13 +99,13 @@ def _add_predict(app: FastAPI, service: Service) -> None:
 
 def _add_learn(app: FastAPI, service: Service) -> None:
     classes = service.stream.current.classes
-    body_type: Any = bodies.learn_request(service.schema, service.max_rows, service.stream)
+    body_type: Any = schema.learn_request(service.schema, service.max_rows, service.stream)
     label = [0.0] if classes is None else classes[:1].tolist()
 
     @app.post(
         "/learn",
         summary="Labelled rows for the next refresh",
-        response_model=bodies.Waiting,
+        response_model=schema.Waiting,
         openapi_extra=_example({"records": [service.schema.example()], "labels": label}),
     )
     async def learn(body: body_type, request: Request) -> Any:
@@ -129,11 +131,6 @@ def _add_server(app: FastAPI, service: Service) -> None:
         return _health(service)
 
 
-def _add_model(app: FastAPI, service: Service) -> None:
-    for versions in ("", "/versions/{version}"):
-        _add_version(app, service, f"/v2/models/{service.name}{versions}", not versions)
-
-
 def _check_version(request: Request, number: int) -> None:
     """A plan that was replaced answers no more; without a version the current one does."""
     asked = request.path_params.get("version", str(number))
@@ -142,7 +139,7 @@ def _check_version(request: Request, number: int) -> None:
         raise Refusal(404, "version", said)
 
 
-def _add_version(app: FastAPI, service: Service, path: str, described: bool) -> None:
+def _add_version(app: FastAPI, service: Service, path: str, described: bool = True) -> None:
     outputs = service.outputs
 
     @app.get(path, summary="Inputs and outputs of the model", include_in_schema=described)

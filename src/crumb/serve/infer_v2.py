@@ -9,10 +9,9 @@ from pydantic import BaseModel, FailFast, Field
 from starlette.responses import Response
 
 from crumb.online import Answer
-from crumb.serve.bodies import Outputs, Seconds, Tensor, Text, class_names
 from crumb.serve.limits import HEADER, invalid, shown, too_many_rows
 from crumb.serve.parse import binary
-from crumb.serve.schema import Column, Record, Schema
+from crumb.serve.schema import Column, Outputs, Record, Schema, Seconds, Tensor, Text, class_names
 
 WHOLE = [f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
 NUMBERS = ("FP64", "FP32", "FP16", "BF16", *WHOLE)

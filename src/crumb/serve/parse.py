@@ -28,9 +28,7 @@ def parse(body: bytes, header: int | None, most: int) -> Any:
         content = json.loads(text, parse_constant=_no_constant)
         if len(body) > SMALL:
             _count(content, most)
-    except NotJson:
-        raise
-    except TooManyValues:
+    except (NotJson, TooManyValues):
         raise
     except (RecursionError, ValueError) as error:
         raise NotJson(f"The body is not JSON: {error}.") from None

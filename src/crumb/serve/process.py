@@ -22,12 +22,11 @@ from crumb.online import CrumbOnline, Observer
 from crumb.online.child import Child, ChildBuilder
 from crumb.serve.app import make_app
 from crumb.serve.connection import Connection
-from crumb.serve.journal import Journal
 from crumb.serve.limits import Limits
 from crumb.serve.page import History
 from crumb.serve.schema import Schema
 from crumb.serve.service import Service
-from crumb.serve.snapshot import PlanArchive, Snapshots, has_snapshot, write_schema
+from crumb.serve.state import Journal, PlanArchive, Snapshots, has_snapshot, write_schema
 from crumb.serve.watch import Metrics, event, log, where
 
 KEEP_ALIVE = 30  # seconds between two requests

@@ -12,11 +12,9 @@ from starlette.requests import Request
 
 from crumb.errors import InvalidInput, StreamClosed, StreamFull
 from crumb.online import Answer, CrumbOnline
-from crumb.serve.bodies import Outputs
-from crumb.serve.journal import Journal, Lesson, Teacher
 from crumb.serve.limits import BodyReader, Limits, Refusal, gone, invalid, leaving
-from crumb.serve.schema import Record, Schema
-from crumb.serve.turns import Turns
+from crumb.serve.schema import Outputs, Record, Schema
+from crumb.serve.state import Journal, Lesson, Teacher, Turns
 from crumb.serve.watch import event, where
 
 Futures = list[Future[Answer]]

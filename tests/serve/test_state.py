@@ -17,7 +17,7 @@ from serving import Server, eventually, frame_of, records
 from crumb import CrumbOnline
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.serve.schema import Schema
-from crumb.serve.snapshot import Snapshots, restore, write_schema
+from crumb.serve.state import Snapshots, restore, write_schema
 from crumb.serve.watch import Metrics
 
 
