@@ -7,7 +7,7 @@ the stream: numbers and truth values as floats, dates as days since 1970, None w
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
@@ -29,7 +29,7 @@ from typing_extensions import TypedDict
 
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.serve.limits import Refusal, invalid, shown
-from crumb.table.cells import LARGEST_WHOLE
+from crumb.table.cells import LARGEST_WHOLE, kind_of, numbers
 from crumb.table.encoder import Rows
 
 LONGEST = 10_000  # characters of a text
@@ -118,9 +118,16 @@ class Schema:
         estimator.encode(table)
 
     @classmethod
-    def of(cls, rows: Rows, allow_missing: bool = False) -> Schema:
-        """The contract that a training table makes: null is allowed where it has missing values."""
+    def of(
+        cls, rows: Rows, allow_missing: bool = False, categories: Collection[Any] = ()
+    ) -> Schema:
+        """The contract that a training table makes: null is allowed where it has missing values.
+
+        ``categories``: columns whose dates are categories, and no numbers.
+        """
         frame = pd.DataFrame(rows)
+        dates = [name for name in categories if _kind(frame[name].dropna()) == "datetime"]
+        frame = frame.astype(dict.fromkeys(dates, "category"))
         names = [str(name) for name in frame.columns]
         if len(set(names)) < len(names):
             raise InvalidInput(
@@ -220,23 +227,21 @@ def _kind(present: pd.Series) -> str:
             return "text"
     if present.dtype.kind in "iu" and not present.between(-LARGEST_WHOLE, LARGEST_WHOLE).all():
         return "code"
-    return KINDS.get(pd.api.types.infer_dtype(present), "text")
+    kind = KINDS.get(pd.api.types.infer_dtype(present), "text")
+    return "datetime" if kind == "text" and kind_of(present) == "number" else kind
 
 
 def _example(present: pd.Series, kind: str) -> Any:
     """A usual value: the median of numbers and dates, else the most frequent one."""
     if kind == "any":
         return None
-    if kind == "datetime":
-        if isinstance(present.dtype, pd.PeriodDtype):
-            present = present.dt.to_timestamp()
-        return pd.to_datetime(present, utc=True).median().strftime("%Y-%m-%dT00:00:00Z")
-    if kind == "number":
-        if pd.api.types.is_timedelta64_dtype(present.dtype):
-            present = present / pd.Timedelta(days=1)
-        numbers = present.to_numpy(dtype=np.float64)
-        finite = numbers[np.isfinite(numbers)]
-        middle = float(f"{np.median(finite) if len(finite) else 0.0:.{DIGITS}g}")
+    if kind in ("number", "datetime"):
+        values = numbers(present).astype(np.float64)
+        finite = values[np.isfinite(values)]
+        middle = np.median(finite) if len(finite) else 0.0
+        if kind == "datetime":
+            return f"{np.datetime64(math.floor(middle), 'D')}T00:00:00Z"
+        middle = float(f"{middle:.{DIGITS}g}")
         return int(middle) if middle.is_integer() else middle
     counts = present.value_counts()
     if kind in ("boolean", "code"):
