@@ -105,10 +105,12 @@ class Plan:
             and all(_indices(context, self.pool_size) for context in self.contexts)
             and self.centroids.ndim == 2
             and np.isfinite(self.centroids).all()
+            and all(len(t) and (np.isfinite(t).all() or len(t) == 1) for t in self.mmd2)
+            and np.isfinite(self.query_distance).mean() in (0, 1)  # all are measured, or none
         )
         if not whole:
             raise PlanMismatch(
-                "This plan contradicts itself: labels, contexts and centroids do not fit together."
+                "This plan contradicts itself: labels, contexts, centroids or evidence do not fit."
             )
 
     def __repr__(self) -> str:

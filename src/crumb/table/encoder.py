@@ -66,9 +66,13 @@ class TableEncoder:
             self.columns_ = list(range(rows.shape[1]))
             declared = self.declared()
             self.kinds_ = ["category" if j in declared else "number" for j in self.columns_]
-            self.words_ = [None] * len(self.columns_)
             self.bounds_ = np.array([finite_range(column) for column in rows.T])
-            return bounded(rows, self.bounds_)
+            rows = bounded(rows, self.bounds_)
+            self.words_ = [
+                Words(distinct(pd.Series(rows[:, j]))[1]) if j in declared else None
+                for j in self.columns_
+            ]
+            return rows
         self.columns_, self.kinds_, self.words_ = list(rows.columns), [], []
         declared = self.declared()
         self.bounds_ = np.full((len(self.columns_), 2), np.nan)
@@ -118,6 +122,12 @@ class TableEncoder:
         if words is None:
             return bounded(numbers(column), self.bounds_[j])
         return _worded(column, *distinct(column), words, kind)
+
+    def unseen(self, rows: Rows) -> list[Any]:
+        """Columns in which encoded rows have words, but none that the pool has."""
+        known = [(j, words.cells) for j, words in enumerate(self.words_) if words is not None]
+        found = ((j, cells, set(distinct(column(rows, j))[1])) for j, cells in known)
+        return [self.columns_[j] for j, cells, new in found if new and new.isdisjoint(cells)]
 
     @property
     def numeric_indices(self) -> list[int]:
