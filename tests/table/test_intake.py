@@ -80,6 +80,11 @@ def test_memory_of_fit_and_of_queries() -> None:
     assert peak(lambda: clf.fit(X, y)) < 1.1 * X.nbytes + fixed
     frame = pd.DataFrame(X)
     assert peak(lambda: clf.encode(frame)) < 2.2 * X.nbytes  # numbers and points
+    named = frame.rename(columns=str)
+    assert peak(lambda: clf.fit(named, y)) < 2.2 * X.nbytes + fixed  # numbers and points
+    assert np.shares_memory(clf.pool_.numbers.matrix, clf.pool_.rows["3"].to_numpy())
+    assert clf.pool_.numbers.matrix.flags.c_contiguous  # else contexts are gathered slowly
+    clf.fit(frame, y)
     single = X.astype(np.float32)
     assert peak(lambda: clf.fit(single, y)) < 2.2 * single.nbytes + fixed
 

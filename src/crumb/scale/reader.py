@@ -212,8 +212,8 @@ def open_encoder(source: Source, engine: Engine, categorical_features: Any) -> T
     for j, name in enumerate(view.features):
         if name in marked and encoder.kinds_[j] != "empty":
             encoder.kinds_[j] = "category"
-    kinds = zip(view.features, encoder.kinds_, strict=True)
-    for name in _dated([name for name, kind in kinds if kind == "text"], source, engine):
+    texts = [j for j, kind in enumerate(encoder.kinds_) if kind == "text"]
+    for name in _dated([view.features[j] for j in texts], source, engine):
         encoder.kinds_[view.features.index(name)] = "number"
     encoder.bounds_ = np.tile([-np.inf, np.inf], (len(view.features), 1))
     types = [view.schema.field(name).type for name in view.features]
@@ -227,12 +227,12 @@ def open_encoder(source: Source, engine: Engine, categorical_features: Any) -> T
     return encoder
 
 
-def _dated(texts: list[str], source: Source, engine: Engine) -> list[str]:
+def _dated(texts: list[str], source: Source, engine: Engine) -> set[str]:
     """The columns of text that hold nothing but dates."""
     first, *others = source.shards
     texts = _dates_of(texts, first)
-    found = list(engine.map(partial(_dates_of, texts), others, len(others)) if texts else ())
-    return [name for name in texts if all(name in some for some in found)]
+    found = engine.map(partial(_dates_of, texts), others, len(others)) if texts else ()
+    return set(texts).intersection(*found)
 
 
 def _dates_of(texts: list[str], shard: Shard) -> list[str]:
