@@ -229,9 +229,8 @@ def resolve_early_stopping(early_stopping: Any) -> EarlyStopping | None:
         return early_stopping
     if isinstance(early_stopping, (bool, np.bool_)):
         return EarlyStopping() if early_stopping else None
-    raise InvalidInput(
-        f"early_stopping must be True, False or an EarlyStopping object, got {early_stopping!r}."
-    )
+    said = f"early_stopping must be True, False or an EarlyStopping object, got {early_stopping!r}."
+    raise InvalidInput(said)
 
 
 def check_bandwidth(bandwidth: Any) -> None:

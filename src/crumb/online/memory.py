@@ -154,9 +154,8 @@ def first_pool(estimator: Any, date: float) -> LabelledRows:
 def refitted(estimator: Any, pool: LabelledRows) -> Any:
     """A new estimator with the same options and another pool; the old one is left as it is."""
     if len(pool.y) < 2:
-        raise InvalidInput(
-            "Fewer than two rows are young enough for the pool: the plan stays as it was."
-        )
+        said = "Fewer than two rows are young enough for the pool: the plan stays as it was."
+        raise InvalidInput(said)
     fresh = clone(estimator).set_params(random_state=estimator.options_.seed)
     rows = pool.rows
     if isinstance(rows, pd.DataFrame):  # words stay words when all but dates have left the pool

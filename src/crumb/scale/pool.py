@@ -190,9 +190,8 @@ def _check(strategy: Strategy, features: Any) -> None:
             "for that: choose another strategy, or read the table yourself and pass it."
         )
     if isinstance(features, str) and features == space.EMBEDDING:
-        raise InvalidInput(
-            "features='embedding' needs the pool in memory: leave it out for a table in files."
-        )
+        said = "features='embedding' needs the pool in memory: leave it out for a table in files."
+        raise InvalidInput(said)
 
 
 def _fingerprint(statistics: Statistics, encoder: TableEncoder, points: np.ndarray) -> str:

@@ -130,9 +130,8 @@ class Schema:
         frame = frame.astype(dict.fromkeys(dates, "category"))
         names = [str(name) for name in frame.columns]
         if len(set(names)) < len(names):
-            raise InvalidInput(
-                "Two columns have the same name when written as text: rename one of them."
-            )
+            said = "Two columns have the same name when written as text: rename one of them."
+            raise InvalidInput(said)
         named = isinstance(rows, pd.DataFrame)
         unknown = "any" if named else "number"
         columns = (frame.iloc[:, i] for i in range(len(names)))
@@ -201,9 +200,8 @@ class Schema:
         try:
             return TypeAdapter(cls).validate_json(text)
         except ValidationError as error:
-            raise PlanMismatch(
-                "The description of the columns beside the snapshot is damaged."
-            ) from error
+            said = "The description of the columns beside the snapshot is damaged."
+            raise PlanMismatch(said) from error
 
 
 def list_of(item: Any, least: int = 0, most: int | None = None) -> Any:

@@ -100,9 +100,8 @@ def restore(
 ) -> tuple[CrumbOnline, Schema]:
     """The stream of a snapshot, and its columns (of its pool, where no file has them)."""
     if not has_snapshot(folder):
-        raise InvalidInput(
-            f"There is no snapshot in {folder}: start with --train and --target once."
-        )
+        said = f"There is no snapshot in {folder}: start with --train and --target once."
+        raise InvalidInput(said)
     stream = CrumbOnline.load(folder / STREAM, observer=observer, builder=builder)
     if not (folder / SCHEMA).exists():
         return stream, Schema.of(stream.estimator.pool_.rows, allow_missing)

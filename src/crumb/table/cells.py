@@ -104,16 +104,11 @@ def _time(value: Any) -> np.datetime64 | np.timedelta64 | None:
         return value
     if isinstance(value, pd.Period):
         value = value.start_time
-    if isinstance(value, pd.Timestamp):
-        return (value if value.tz is None else value.tz_convert(None)).to_datetime64()
     if isinstance(value, pd.Timedelta):
         return value.to_timedelta64()
-    if isinstance(value, dt.datetime):
-        if value.tzinfo is not None:
-            value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
-        return np.datetime64(value, "us")
     if isinstance(value, dt.date):
-        return np.datetime64(value, "D")
+        value = pd.Timestamp(value)
+        return (value if value.tz is None else value.tz_convert(None)).to_datetime64()
     return np.timedelta64(value, "us") if isinstance(value, dt.timedelta) else None
 
 

@@ -246,5 +246,4 @@ def column(rows: Rows, j: int, index: Any = slice(None)) -> pd.Series:
 
 
 def number_column(rows: Rows, j: int) -> np.ndarray:
-    values: Any = rows.iloc[:, j].to_numpy() if isinstance(rows, pd.DataFrame) else rows[:, j]
-    return values.astype(np.float64)
+    return column(rows, j).to_numpy().astype(np.float64)

@@ -401,8 +401,7 @@ class TableStatistics:
 
 
 def word_counts(values: pd.Series) -> Counter[str]:
-    words = pd.Series(texts(values, MISSING)).value_counts()
-    return Counter(words.to_dict())
+    return Counter(pd.Series(texts(values, MISSING)).value_counts().to_dict())
 
 
 def merged(mine: Counter[str], theirs: Counter[str]) -> Counter[str]:
