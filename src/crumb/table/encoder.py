@@ -20,6 +20,7 @@ from crumb.table.cells import LARGEST, Words, distinct, each, from_arrow, kind_o
 
 Rows: TypeAlias = "np.ndarray | pd.DataFrame"
 BLOCK_CELLS = 1 << 20  # cells that are looked at together
+ALL_WORDS = 50_000  # with more, a table in files does not remember the rare ones
 
 
 def fingerprint(rows: Rows, *about: Any) -> str:
@@ -120,6 +121,7 @@ class TableEncoder:
     def unseen(self, rows: Rows) -> list[Any]:
         """Columns in which encoded rows have words, but none that the pool has."""
         words = ((j, one.cells) for j, one in enumerate(self.words_) if one is not None)
+        words = (pair for pair in words if len(pair[1]) < ALL_WORDS)
         found = ((j, cells, set(distinct(column(rows, j))[1])) for j, cells in words)
         return [self.columns_[j] for j, cells, new in found if new and new.isdisjoint(cells)]
 
