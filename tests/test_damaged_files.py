@@ -174,6 +174,17 @@ def test_centroids_that_are_no_numbers(saved, tmp_path, value: float) -> None:
         Plan.load(tmp_path / "p.crumb")
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["mmd2", "query_distance"])
+def test_evidence_that_is_no_number(saved, tmp_path, name: str, value: float) -> None:
+    plan = Plan.load(saved["plan"])
+    part = plan.mmd2[1] if name == "mmd2" else plan.query_distance
+    part[3] = value
+    plan.save(tmp_path / "p.crumb")
+    with pytest.raises(PlanMismatch, match=r"p\.crumb.*contradicts itself"):
+        Plan.load(tmp_path / "p.crumb")
+
+
 def test_contexts_with_a_row_twice(saved, tmp_path) -> None:
     plan = Plan.load(saved["plan"])
     plan.contexts[0][1] = plan.contexts[0][0]

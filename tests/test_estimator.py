@@ -21,7 +21,14 @@ from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from crumb import MICP, CrumbClassifier, CrumbRegressor, paper_configuration, select_contexts
+from crumb import (
+    MICP,
+    CrumbClassifier,
+    CrumbOnline,
+    CrumbRegressor,
+    paper_configuration,
+    select_contexts,
+)
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.machine import resolve_device
 from crumb.pfn import models
@@ -449,6 +456,37 @@ def test_labels_that_come_as_objects(labels: list) -> None:
     clf = CrumbClassifier(model=KNN, context_size=100).fit(X, y)
     assert clf.classes_.tolist() == sorted(labels)
     assert (clf.predict(X) == y).all()
+
+
+@pytest.mark.parametrize("way", ["frame", "array"])
+def test_a_column_of_values_that_the_pool_has_never_seen_is_named(way: str) -> None:
+    X = np.column_stack([np.random.default_rng(0).normal(size=60), np.arange(60) % 3])
+    asked = np.column_stack([X[:, 0], 7 + X[:, 1]])
+    if way == "frame":
+        X, asked = (pd.DataFrame({0: one[:, 0], 1: one[:, 1].astype(str)}) for one in (X, asked))
+    clf = CrumbClassifier(model=KNN, context_size=20, categorical_features=[1])
+    clf.fit(X, np.arange(60) % 2)
+    for call in (clf.predict, clf.predict_proba, clf.plan):
+        with pytest.warns(
+            UserWarning, match=r"none of the values .* hold in 1: they may"
+        ) as caught:
+            call(asked)
+        assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        clf.predict(asked[:1])  # new values are no news in a single row
+        with CrumbOnline(clf) as stream:
+            [future.result(30) for future in stream.submit_many(asked)]
+        (asked.iloc if way == "frame" else asked)[:1] = X[:1]
+        clf.predict(asked)
+
+
+@pytest.mark.parametrize("kind", ["array", "frame", "words"])
+def test_a_table_without_any_value_is_told(kind: str) -> None:
+    X = pd.DataFrame({"a": [None] * 30, "b": np.nan}, dtype=object if kind == "words" else float)
+    with pytest.warns(UserWarning, match="All cells of the table are missing") as caught:
+        CrumbClassifier(model=KNN).fit(X.to_numpy() if kind == "array" else X, np.arange(30) % 2)
+    assert [one.filename for one in caught] == [__file__]
 
 
 def test_a_package_s_warning_is_said_once() -> None:

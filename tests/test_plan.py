@@ -231,6 +231,7 @@ def test_plans_that_contradict_themselves_are_refused(tmp_path) -> None:
         ("contexts", [context - 300 for context in plan.contexts]),
         ("contexts", [context + 300 for context in plan.contexts]),
         ("centroids", plan.centroids[:2]),
+        ("mmd2", [*plan.mmd2[:2], np.empty(0)]),
     ):
         with pytest.raises(PlanMismatch, match="contradicts itself"):
             dataclasses.replace(plan, **{name: wrong})

@@ -18,7 +18,7 @@ from crumb.budget import Clock, PassCost, choose, measure, slowness
 from crumb.errors import InvalidInput
 from crumb.herding.greedy import EarlyStopping
 from crumb.infer import answer
-from crumb.learning import learn
+from crumb.learning import learn, warn_of_new_words
 from crumb.machine import resolve_device
 from crumb.options import Options
 from crumb.pfn import Output
@@ -181,7 +181,13 @@ class _Crumb(BaseEstimator):
             Give it to ``predict`` to freeze it. With ``plan_at="fit"`` it is the plan made at
             ``fit``: clusters may have no queries.
         """
-        return self.plan_points(self.encode(X)[1])
+        return self.plan_points(self._queries(X)[1])
+
+    def _queries(self, X: Any) -> tuple[Rows, np.ndarray]:
+        """``encode`` for a batch, of which more may be odd than of a row."""
+        rows, points = self.encode(X)
+        warn_of_new_words(self.pool_.encoder, rows)
+        return rows, points
 
     def plan_points(self, points: np.ndarray, evidence: bool = True) -> Plan:
         """``plan`` for queries that are points of the selection space already.
@@ -233,7 +239,7 @@ class _Crumb(BaseEstimator):
 
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
         started, clock = time.perf_counter(), None
-        rows, points = self.encode(X)
+        rows, points = self._queries(X)
         self.backend_.check_output(output)
         plan = self.plan_ if plan is None else plan
         frozen = plan is not None

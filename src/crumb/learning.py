@@ -22,7 +22,7 @@ from crumb.pfn import Backend, BackendSettings, resolve_backend
 from crumb.pool import Pool, TablePool
 from crumb.scale.engine import Engine, resolve_engine
 from crumb.table.embedding import RowEmbedding
-from crumb.table.encoder import TableEncoder, column
+from crumb.table.encoder import Rows, TableEncoder, column
 from crumb.table.intake import in_files, opened, split_target, to_rows
 from crumb.table.space import EMBEDDING, check_features
 
@@ -67,6 +67,7 @@ def learn(asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> 
         pool, backend, classes = _learn_table(asked, table, options)
     else:
         pool, backend, classes = _learn_files(asked, table, engine, options)
+    _warn_of_nothing(pool)
     _warn_of_copies(pool)
     options = options.resolve(pool, backend.window)
     if options.budget is None and not pool.on_disk:  # files are read when queries come
@@ -267,6 +268,23 @@ def _warn_of_codes(encoder: TableEncoder, most: int) -> None:
             "that many. Leave such a column out, or give its meaning as numbers.",
             stacklevel=2,
         )
+
+
+def _warn_of_nothing(pool: Pool) -> None:
+    rows, empty = pool.sample.rows, set(pool.encoder.kinds_) == {"empty"}
+    if isinstance(rows, np.ndarray):
+        empty = all(np.isnan(one).all() for one in rows.T)
+    if empty:
+        said = "All cells of the table are missing: every query will get the same answer."
+        warnings.warn(said, stacklevel=4)
+
+
+def warn_of_new_words(encoder: TableEncoder, rows: Rows) -> None:
+    """Of columns in which none of several queries has a value of the pool."""
+    new = [repr(name) for name in encoder.unseen(rows)] if len(rows) > 1 else []
+    if new:
+        said = f"The pool has none of the values that the queries hold in {', '.join(new)}"
+        warnings.warn(f"{said}: they may be written in another way.", stacklevel=5)
 
 
 def _warn_of_copies(pool: Pool) -> None:

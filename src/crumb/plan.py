@@ -105,6 +105,8 @@ class Plan:
             and all(_indices(context, self.pool_size) for context in self.contexts)
             and self.centroids.ndim == 2
             and np.isfinite(self.centroids).all()
+            and all(len(t) and (np.isfinite(t).all() or len(t) == 1) for t in self.mmd2)
+            and np.isfinite(self.query_distance).mean() in (0, 1)  # all are measured, or none
         )
         if not whole:
             raise PlanMismatch("This plan contradicts itself: its parts do not fit together.")

@@ -55,6 +55,25 @@ def test_regression_with_quantiles_gives_what_the_library_gives(crumb, folder):
     assert report["score"]["r2"] == pytest.approx(1 - rmse**2 / test["price"].var(ddof=0))
 
 
+def test_dates_of_a_csv_file_and_words_that_it_never_had(crumb, folder):
+    """Of a column that is written otherwise there is one note, though plan and answers see it."""
+    for name in ("train.csv", "test.csv"):
+        table = pd.read_csv(name)
+        day = pd.Timestamp("2020-01-01") + pd.to_timedelta(table["b"].rank(), unit="h")
+        table = table.assign(
+            city=table["city"].str.upper() if name == "test.csv" else table["city"]
+        )
+        table.assign(day=day.dt.strftime("%Y-%m-%d %H:%M:%S")).to_csv(name, index=False)
+    status, _, err = crumb(*predict_args(), *FAST)
+    assert status == 0
+    assert "categories" not in err.replace("text or categories", "")
+    assert err.count("none of the values that the queries hold in 'city'") == 1
+    table.assign(day="soon").to_csv("test.csv", index=False)
+    status, _, err = crumb(*predict_args(), *FAST)
+    assert status == 1
+    assert "Column 'day' held numbers or dates in the training table, but row 0" in err
+
+
 def test_kept_columns_stand_before_the_predictions(crumb, folder):
     test = pd.read_csv("test.csv")
     test.insert(0, "id", [f"{i:03d}" for i in range(len(test))])

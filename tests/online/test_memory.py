@@ -13,7 +13,7 @@ from streams import ManualClock, cheap, queries, table
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidInput
 from crumb.online import CrumbOnline
-from crumb.online.memory import LabelledRows, PoolMemory, Recent, latest
+from crumb.online.memory import LabelledRows, PoolMemory, Recent, latest, refitted
 
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=30), st.integers(1, 20))
@@ -146,6 +146,18 @@ def test_frames_with_categories_that_the_pool_has_not_seen() -> None:
         np.testing.assert_array_equal(
             got, stream.estimator.predict_proba(asked, plan=stream.plan)[0]
         )
+
+
+def test_words_stay_words_when_only_dates_are_left() -> None:
+    """Else a query with the word that has left would be refused after the refresh."""
+    seen = pd.DataFrame({"seen": ["never"] * 10 + ["2020-01-01", "2020-01-02"] * 10})
+    clf = CrumbClassifier(n_clusters=1, context_size=5).fit(seen, np.arange(30) % 2)
+    left = LabelledRows(
+        [clf.pool_.rows[10:].reset_index(drop=True)], np.arange(20) % 2, np.zeros(20)
+    )
+    fresh = refitted(clf, left)
+    assert fresh.predict(seen[:1]).shape == (1,)
+    assert refitted(fresh, left).pool_.encoder.kinds_ == ["category"]
 
 
 def test_wrong_lessons_are_refused() -> None:

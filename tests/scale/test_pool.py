@@ -152,6 +152,25 @@ def test_shards_and_workers_change_nothing(tmp_path, monkeypatch):
     assert plans[1].pool_fingerprint == plans[2].pool_fingerprint
 
 
+@pytest.mark.parametrize("odd", [None, "soon"])
+def test_written_dates_are_dates_in_files_too(tmp_path, monkeypatch, odd):
+    """Where the last file has another word, all of them are words."""
+    table = mixed(600).drop(columns="day").assign(empty=pd.Series([None] * 600, dtype="str"))
+    day = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(600) % 97, unit="h")
+    table["when"] = day.strftime("%Y-%m-%dT%H:%M:%S")
+    table.loc[[5, 300], "when"] = None
+    table.loc[599, "when"] = odd
+    folder = write(tmp_path / "t", table)
+    X, y = table.drop(columns="target"), table["target"]
+    usual = classifier(features=None).fit(X, y)
+    stay_on_disk(monkeypatch)
+    kept = classifier(features=None).fit(folder, "target")
+    assert kept.pool_.on_disk
+    assert kept.pool_.encoder.kinds_ == usual.pool_.encoder.kinds_
+    assert usual.pool_.encoder.kinds_[-2:] == ["empty", "text" if odd else "number"]
+    np.testing.assert_allclose(kept.encode(X)[1], usual.encode(X)[1], rtol=1e-9, atol=1e-9)
+
+
 def test_rare_classes_are_kept(tmp_path, monkeypatch):
     stay_on_disk(monkeypatch)
     truncate(monkeypatch)

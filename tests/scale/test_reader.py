@@ -117,7 +117,7 @@ def test_plain_numbers_are_read_without_a_frame(tmp_path, monkeypatch):
         source = count_rows(
             open_source(write(tmp_path / str(number), table), "target"), LocalEngine(1)
         )
-        gather = Gather(open_encoder(source.view, None), True)
+        gather = Gather(open_encoder(source, LocalEngine(1), None), True)
         wanted = np.arange(0)
         fast = [gather((shard, wanted)) for shard in source.shards]
         pool = FilePool(source, LocalEngine(1), Options.of(), classify=True)

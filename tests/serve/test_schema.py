@@ -95,6 +95,27 @@ def test_requests_mean_what_the_training_table_means():
         assert texts(rows[name][:N], None).tolist() == texts(wanted_rows[name], None).tolist(), name
 
 
+def test_written_dates_are_dates_unless_they_are_categories():
+    X = pd.DataFrame(
+        {"day": ["2024-01-01", "2024-01-03T00:00:00Z", "2024-01-02"] * 4, "x": range(N)}
+    )
+    schema = Schema.of(X)
+    assert (schema.columns[0].kind, schema.columns[0].example) == (
+        "datetime",
+        "2024-01-02T00:00:00Z",
+    )
+    model = CrumbClassifier(n_clusters=1, context_size=5).fit(X, np.arange(N) % 2)
+    schema.check(model)
+    (read,) = schema.read([{"day": "2024-01-03", "x": 1}])
+    np.testing.assert_array_equal(model.encode_row(schema.row(read))[1], model.pool_.points[1:2])
+    with pytest.raises(Refusal, match="Column 'day' of record 0: Input should be a date and time"):
+        schema.read([{"day": "soon", "x": 1}])
+    declared = CrumbClassifier(n_clusters=1, context_size=5, categorical_features=["day"])
+    words = Schema.of(X, categories=declared.fit(X, np.arange(N) % 2).pool_.encoder.declared())
+    words.check(declared)
+    assert words.columns[0].kind == "text"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [

@@ -146,7 +146,7 @@ def test_answers_do_not_depend_on_the_type_of_a_category() -> None:
 def test_text_among_categories_of_numbers_is_named_at_once() -> None:
     encoder = TableEncoder()
     encoder.fit_transform(pd.DataFrame({"c": pd.Categorical([1, 2, 3])}))
-    with pytest.raises(InvalidInput, match=r"Column 'c' was numeric .* row 1 of the queries"):
+    with pytest.raises(InvalidInput, match=r"Column 'c' held numbers .* row 1 of the queries"):
         encoder.transform(pd.DataFrame({"c": ["1", "blue"]}))
 
 
@@ -211,6 +211,34 @@ def test_dates_and_durations_in_whatever_type_are_days() -> None:
     offsets = [moment.replace(tzinfo=dt.timezone.utc), dt.datetime(1970, 1, 3, tzinfo=NEW_YORK)]
     assert days_of(pd.Series(offsets, dtype=object)) == [2.0, 2 + 5 / 24]
     assert days_of(pd.Series([moment, dt.date(1970, 1, 2)], dtype=object)) == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", object, pd.ArrowDtype(pa.string())])
+def test_text_that_is_all_dates_is_days(dtype) -> None:
+    written = ["1970-01-03", None, " 1970-01-02 ", "1970-01-03T12:00:00", "1970-01-03 05:00+05:00"]
+    found = days_of(pd.Series([*written, "1970-01-02 19:00:00.000-05"], dtype=dtype))
+    np.testing.assert_array_equal(found, [2.0, np.nan, 1.0, 2.5, 2.0, 2.0])
+
+
+@pytest.mark.parametrize("other", ["soon", "2020-13-01", "2020", "3", ""])
+def test_text_is_words_where_one_is_no_date(other: str) -> None:
+    encoder = TableEncoder()
+    rows = encoder.fit_transform(pd.DataFrame({"c": ["2020-01-01", other, "2020-01-02"]}))
+    assert encoder.kinds_ == ["text"]
+    assert rows["c"].tolist() == ["2020-01-01", other, "2020-01-02"]
+
+
+def test_queries_of_a_column_of_written_dates() -> None:
+    pool = pd.DataFrame({"c": ["1970-01-03", "1970-01-02"]})
+    encoder = TableEncoder()
+    encoder.fit_transform(pool)
+    asked = pd.DataFrame({"c": [dt.date(1970, 1, 4), "1970-01-05", None]})
+    np.testing.assert_array_equal(encoder.transform(asked)["c"], [3.0, 4.0, np.nan])
+    with pytest.raises(InvalidInput, match=r"Column 'c' held numbers .* row 1 of the queries"):
+        encoder.transform(pd.DataFrame({"c": ["1970-01-05", "soon"]}))
+    declared = TableEncoder(["c"])
+    assert declared.fit_transform(pool)["c"].tolist() == ["1970-01-03", "1970-01-02"]
+    assert declared.transform(pd.DataFrame({"c": ["soon"]}))["c"].tolist() == ["soon"]
 
 
 def test_missing_dates_in_arrays_are_missing() -> None:

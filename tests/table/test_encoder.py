@@ -150,7 +150,7 @@ def test_queries_follow_the_pool() -> None:
     rows = encoder.transform(to_rows(pd.DataFrame({"code": [1, 2], "number": ["1.5", None]})))
     assert rows["code"].tolist() == ["1", "2"]  # a reader took the codes for numbers
     assert rows["number"].tolist()[0] == 1.5
-    with pytest.raises(InvalidInput, match="'number' was numeric in the training table, but row 1"):
+    with pytest.raises(InvalidInput, match=r"'number' held numbers .* but row 1"):
         encoder.transform(to_rows(pd.DataFrame({"code": ["1", "2"], "number": ["1", "many"]})))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.tree import DecisionTreeClassifier
 
@@ -53,7 +54,7 @@ def test_frames_on_a_pool_that_is_an_array(dtype) -> None:
     np.testing.assert_array_equal(clf.encode(frame)[0], X)
     frame.iloc[0, 0] = pd.NA if dtype != "float32" else np.nan
     assert np.isnan(clf.encode(frame)[0][0, 0])
-    with pytest.raises(InvalidInput, match="Column 'b' was numeric"):
+    with pytest.raises(InvalidInput, match="Column 'b' held numbers"):
         clf.encode(pd.DataFrame({"a": [1.0], "b": ["text"], "c": [1.0]}))
 
 
@@ -79,6 +80,11 @@ def test_memory_of_fit_and_of_queries() -> None:
     assert peak(lambda: clf.fit(X, y)) < 1.1 * X.nbytes + fixed
     frame = pd.DataFrame(X)
     assert peak(lambda: clf.encode(frame)) < 2.2 * X.nbytes  # numbers and points
+    named = frame.rename(columns=str)
+    assert peak(lambda: clf.fit(named, y)) < 2.2 * X.nbytes + fixed  # numbers and points
+    assert np.shares_memory(clf.pool_.numbers.matrix, clf.pool_.rows["3"].to_numpy())
+    assert clf.pool_.numbers.matrix.flags.c_contiguous  # else contexts are gathered slowly
+    clf.fit(frame, y)
     single = X.astype(np.float32)
     assert peak(lambda: clf.fit(single, y)) < 2.2 * single.nbytes + fixed
 
@@ -143,6 +149,31 @@ def test_a_folder_of_csv_is_the_table_that_was_cut(tmp_path) -> None:
             path, table.drop(columns="y"), y_pool="y", n_clusters=2, context_size=20
         )
         assert plan.sizes.tolist() == [20, 20]
+
+
+def test_dates_in_csv_lists_and_single_rows_are_those_of_a_frame(tmp_path) -> None:
+    frame, y = mixed()
+    frame["day"] = pd.date_range("2020-01-01", periods=len(frame), freq="7h", unit="us")
+    frame.loc[3, "day"] = pd.NaT
+    usual = CrumbClassifier(model=DummyClassifier(), strategy="full").fit(frame, y)
+    written = frame.assign(day=frame["day"].dt.strftime("%Y-%m-%dT%H:%M:%S"))
+    written.assign(y=y).to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "parts").mkdir()
+    for name, part in (("a", slice(60)), ("b", slice(60, None))):
+        written.assign(y=y)[part].to_csv(tmp_path / "parts" / f"{name}.csv", index=False)
+    table, parts = (clone(usual).fit(tmp_path / name, "y") for name in ("table.csv", "parts"))
+    for one in (clone(usual).fit(written, y), table, parts):
+        assert one.pool_.encoder.kinds_ == ["number", "text", "number"]
+        assert one.pool_.fingerprint == usual.pool_.fingerprint
+        for row in (5, 3):
+            point = usual.pool_.points[row : row + 1]
+            asked = written.iloc[row].to_dict()
+            np.testing.assert_array_equal(one.encode_row(asked)[1], point)
+            np.testing.assert_array_equal(one.encode(written[row : row + 1])[1], point)
+    rows = written.to_numpy(dtype=object).tolist()
+    listed = clone(usual).fit(rows, y)
+    np.testing.assert_array_equal(listed.pool_.points, usual.pool_.points)
+    np.testing.assert_array_equal(listed.encode(rows[:9])[1], usual.pool_.points[:9])
 
 
 def test_what_is_wrong_with_a_folder_of_csv(tmp_path) -> None:

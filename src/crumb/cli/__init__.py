@@ -12,6 +12,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from types import FrameType
 
 from crumb import __version__
@@ -95,4 +96,5 @@ def _warn_in_one_line() -> None:
     """Show warnings for users as notes, and no deprecations inside other packages."""
     warnings.simplefilter("ignore")
     warnings.simplefilter("default", UserWarning)
-    warnings.showwarning = lambda message, *_, **__: note(str(message))
+    once = cache(note)  # of a plan and of the predictions with it
+    warnings.showwarning = lambda message, *_, **__: once(str(message))

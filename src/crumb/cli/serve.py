@@ -90,6 +90,7 @@ def _fresh(
     queries = tables.X_test if args.queries else None
     event("starting", doing="makes a plan, loads the model and makes the contexts ready")
     stream = CrumbOnline(estimator, queries, observer=observers, builder=builder, **settings)
-    schema = Schema.of(tables.X_train, args.allow_missing)
+    categories = estimator.pool_.encoder.declared()
+    schema = Schema.of(tables.X_train, args.allow_missing, categories)
     schema.check(estimator)
     return stream, schema

@@ -126,13 +126,11 @@ def _aligned(
 ) -> pd.DataFrame:
     missing = [name for name in columns if name not in queries.columns]
     if len(missing) == len(columns):
-        raise InvalidInput(
-            f"{test} has no column in common with {train}; both need a line of names at the top."
-        )
+        said = f"{test} has no column in common with {train}; both need a line of names at the top."
+        raise InvalidInput(said)
     if missing:
-        raise InvalidInput(
-            f"{test} lacks {len(missing)} of the columns of {train}: {_listed(missing)}."
-        )
+        said = f"{test} lacks {len(missing)} of the columns of {train}: {_listed(missing)}."
+        raise InvalidInput(said)
     extra = [name for name in queries.columns if name not in [*columns, *keep]]
     if extra:
         note(f"columns of {test} that {train} does not have are ignored: {_listed(extra)}.")

@@ -10,12 +10,13 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 
 from crumb.errors import InvalidInput
 from crumb.learning import check_labels as check_target
 from crumb.learning import target_numbers
-from crumb.table.cells import LARGEST
+from crumb.table.cells import LARGEST, kind_of
 from crumb.table.encoder import Rows, take
 from crumb.table.row import Piece, Record, stack
 
@@ -155,7 +156,11 @@ def refitted(estimator: Any, pool: LabelledRows) -> Any:
     if len(pool.y) < 2:
         raise InvalidInput("Fewer than two rows are young enough: the plan stays as it was.")
     fresh = clone(estimator).set_params(random_state=estimator.options_.seed)
-    return fresh.fit(pool.rows, pool.y)
+    rows = pool.rows
+    if isinstance(rows, pd.DataFrame):  # words stay words when all but dates have left the pool
+        names = rows.columns[estimator.pool_.encoder.categorical_indices]
+        rows = rows.astype({name: "category" for name in names if kind_of(rows[name]) == "number"})
+    return fresh.fit(rows, pool.y)
 
 
 def check_labels(y: Any, rows: int, regression: bool) -> np.ndarray:

@@ -141,9 +141,8 @@ def read_state(path: str | Path, changes: dict[str, Any]) -> StreamState:
         plan.check_pool(estimator.pool_.fingerprint)
         pool, came = first_pool(estimator, 0.0), arrays["came"]
         if len(came) != len(pool.y):
-            raise PlanMismatch(
-                "The pool and the dates of its rows do not fit together: the file is damaged."
-            )
+            said = "The pool and the dates of its rows do not fit together: the file is damaged."
+            raise PlanMismatch(said)
         columns = estimator.pool_.encoder.columns_, estimator.pool_.encoder.kinds_
         parts = {name: arrays[f"baseline_{name}"] for name in BASELINE}
         baseline = Baseline(**parts, bandwidth=estimator.options_.bandwidth)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from crumb.table.encoder import Rows, column, take
+from crumb.table.encoder import Rows, all_floats, column, take
 
 if TYPE_CHECKING:
     import torch
@@ -67,6 +67,8 @@ class Numbers:
             kept = self.rows.dtype in (np.float32, np.float64)
             return self.rows if kept else self.rows.astype(np.float64)
         categories, numbers = self.pool.places
+        if all_floats(self.rows):
+            return np.ascontiguousarray(self.rows.to_numpy())  # most lie like that already
         matrix = np.empty((len(self.rows), len(categories) + len(numbers)))
         for i, (j, known) in enumerate(zip(categories, self.pool.categories, strict=True)):
             matrix[:, i] = _ranks(self.rows.iloc[:, j], known)
@@ -148,7 +150,11 @@ class Slice:
         return len(self.ids) * self.table.rows.shape[1]
 
     def rows(self) -> Rows:
-        return take(self.table.rows, self.ids)
+        rows = take(self.table.rows, self.ids)
+        if not all_floats(rows):
+            return rows
+        # Column by column, as frames of users lie in memory: packages sum in that order.
+        return pd.DataFrame(np.asfortranarray(rows), columns=list(rows), copy=False)
 
 
 def _is_category(dtype: Any) -> bool:

@@ -73,7 +73,7 @@ class FilePool(Pool):
     ):
         _check(options.strategy, features)
         self.source, self.engine, view, seed = source, engine, source.view, options.seed
-        opened = open_encoder(view, categorical_features)
+        opened = open_encoder(source, engine, categorical_features)
         # Rows whose numbers are known before the first pass, so that it can bring them along.
         bandwidth = bandwidth_rows(self.size, generator(seed, "bandwidth"))
         support, sketched = support_rows(self.size, seed), _sketch_rows(source, seed)

@@ -1,9 +1,9 @@
 """What is read from shards: data frames, points, class codes, rows by number, and statistics.
 
-In memory the kind of a column follows from its values. In files the types alone decide. Every shard
-makes its own ``Statistics``. They are joined in the order of the shards, so the result does not
-depend on which worker had which shard. Workers import this module and ``shortlist``: neither loads
-torch.
+In memory the kind of a column follows from its values. In files its type decides; text is looked at
+first, for it may be dates. Every shard makes its own ``Statistics``. They are joined in the order
+of the shards, so the result does not depend on which worker had which shard. Workers import this
+module and ``shortlist``: neither loads torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from crumb.errors import InvalidInput
 from crumb.machine import blas_in_one_thread, progress_bar
 from crumb.scale.engine import Engine
 from crumb.scale.source import Shard, Source, View, among
-from crumb.table.cells import LARGEST, Words, from_arrow
+from crumb.table.cells import LARGEST, Words, from_arrow, kind_of
 from crumb.table.encoder import TableEncoder
 from crumb.table.space import MISSING, ColumnSpace, Moments, Space, TableStatistics
 
@@ -202,8 +202,9 @@ def _check(labels: np.ndarray, classes: bool, path: str) -> None:
         )
 
 
-def open_encoder(view: View, categorical_features: Any) -> TableEncoder:
+def open_encoder(source: Source, engine: Engine, categorical_features: Any) -> TableEncoder:
     """An encoder that knows only the kinds: infinite values are counted, not moved."""
+    view = source.view
     encoder = TableEncoder(categorical_features)
     encoder.columns_ = list(view.features)
     encoder.kinds_ = [_kind(view.schema.field(name)) for name in view.features]
@@ -211,6 +212,9 @@ def open_encoder(view: View, categorical_features: Any) -> TableEncoder:
     for j, name in enumerate(view.features):
         if name in marked and encoder.kinds_[j] != "empty":
             encoder.kinds_[j] = "category"
+    texts = [j for j, kind in enumerate(encoder.kinds_) if kind == "text"]
+    for name in _dated([view.features[j] for j in texts], source, engine):
+        encoder.kinds_[view.features.index(name)] = "number"
     encoder.bounds_ = np.tile([-np.inf, np.inf], (len(view.features), 1))
     types = [view.schema.field(name).type for name in view.features]
     measured = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
@@ -221,6 +225,22 @@ def open_encoder(view: View, categorical_features: Any) -> TableEncoder:
         for kind, one in zip(encoder.kinds_, types, strict=True)
     ]
     return encoder
+
+
+def _dated(texts: list[str], source: Source, engine: Engine) -> set[str]:
+    """The columns of text that hold nothing but dates."""
+    first, *others = source.shards
+    texts = _dates_of(texts, first)
+    found = engine.map(partial(_dates_of, texts), others, len(others)) if texts else ()
+    return set(texts).intersection(*found)
+
+
+def _dates_of(texts: list[str], shard: Shard) -> list[str]:
+    for block in shard.blocks(texts) if texts else ():
+        texts = [name for name in texts if kind_of(from_arrow(block[name])) != "text"]
+        if not texts:  # after the first rows of most files
+            break
+    return texts
 
 
 def gather(

@@ -221,9 +221,8 @@ def _unified(dataset: ds.Dataset) -> tuple[pa.Schema, frozenset[str]]:
         try:
             schema = pa.unify_schemas([schema, more], promote_options="permissive")
         except pa.ArrowException as error:
-            raise InvalidInput(
-                f"The columns of {path} do not fit those of the files before it: {error}"
-            ) from error
+            said = f"The columns of {path} do not fit those of the files before it: {error}"
+            raise InvalidInput(said) from error
         dictionaries |= also
     return schema, dictionaries
 
@@ -245,9 +244,8 @@ def _features(
         )
     unknown = [name for name in columns or () if name not in schema.names]
     if unknown:
-        raise InvalidInput(
-            f"columns names what the files do not have: {', '.join(map(repr, unknown))}."
-        )
+        said = f"columns names what the files do not have: {', '.join(map(repr, unknown))}."
+        raise InvalidInput(said)
     chosen = schema.names if columns is None else columns
     features = tuple(name for name in chosen if name != target)
     if not features:

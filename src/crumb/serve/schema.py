@@ -8,7 +8,7 @@ dates as days since 1970, None where one is missing.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import cached_property
@@ -33,7 +33,7 @@ from typing_extensions import TypedDict
 from crumb.errors import InvalidInput, PlanMismatch
 from crumb.online import Answer, CrumbOnline
 from crumb.serve.limits import Refusal, invalid, malformed, shown, too_many_rows
-from crumb.table.cells import LARGEST, LARGEST_WHOLE
+from crumb.table.cells import LARGEST, LARGEST_WHOLE, kind_of, numbers
 from crumb.table.encoder import Rows
 
 LONGEST = 10_000  # characters of a text
@@ -122,9 +122,16 @@ class Schema:
         estimator.encode(table)
 
     @classmethod
-    def of(cls, rows: Rows, allow_missing: bool = False) -> Schema:
-        """The contract that a training table makes: null is allowed where it has missing values."""
+    def of(
+        cls, rows: Rows, allow_missing: bool = False, categories: Collection[Any] = ()
+    ) -> Schema:
+        """The contract that a training table makes: null is allowed where it has missing values.
+
+        ``categories``: columns whose dates are categories, and no numbers.
+        """
         frame = pd.DataFrame(rows)
+        dates = [name for name in categories if _kind(frame[name].dropna()) == "datetime"]
+        frame = frame.astype(dict.fromkeys(dates, "category"))
         names = [str(name) for name in frame.columns]
         if len(set(names)) < len(names):
             raise InvalidInput("Two columns have the same name as text: rename one of them.")
@@ -196,9 +203,8 @@ class Schema:
         try:
             return TypeAdapter(cls).validate_json(text)
         except ValidationError as error:
-            raise PlanMismatch(
-                "The description of the columns beside the snapshot is damaged."
-            ) from error
+            said = "The description of the columns beside the snapshot is damaged."
+            raise PlanMismatch(said) from error
 
 
 def list_of(item: Any, least: int = 0, most: int | None = None) -> Any:
@@ -222,23 +228,21 @@ def _kind(present: pd.Series) -> str:
             return "text"
     if present.dtype.kind in "iu" and not present.between(-LARGEST_WHOLE, LARGEST_WHOLE).all():
         return "code"
-    return KINDS.get(pd.api.types.infer_dtype(present), "text")
+    kind = KINDS.get(pd.api.types.infer_dtype(present), "text")
+    return "datetime" if kind == "text" and kind_of(present) == "number" else kind
 
 
 def _example(present: pd.Series, kind: str) -> Any:
     """A usual value: the median of numbers and dates, else the most frequent one."""
     if kind == "any":
         return None
-    if kind == "datetime":
-        if isinstance(present.dtype, pd.PeriodDtype):
-            present = present.dt.to_timestamp()
-        return pd.to_datetime(present, utc=True).median().strftime("%Y-%m-%dT00:00:00Z")
-    if kind == "number":
-        if pd.api.types.is_timedelta64_dtype(present.dtype):
-            present = present / pd.Timedelta(days=1)
-        numbers = present.to_numpy(dtype=np.float64)
-        finite = numbers[np.isfinite(numbers)]
-        middle = float(f"{np.median(finite) if len(finite) else 0.0:.{DIGITS}g}")
+    if kind in ("number", "datetime"):
+        values = numbers(present).astype(np.float64)
+        finite = values[np.isfinite(values)]
+        middle = np.median(finite) if len(finite) else 0.0
+        if kind == "datetime":
+            return f"{np.datetime64(math.floor(middle), 'D')}T00:00:00Z"
+        middle = float(f"{middle:.{DIGITS}g}")
         return int(middle) if middle.is_integer() else middle
     counts = present.value_counts()
     if kind in ("boolean", "code"):

@@ -4,6 +4,7 @@
 - As numbers, truth values are 0 and 1, dates are days since 1970 (UTC), durations are days.
 - Numbers beyond ``LARGEST`` are infinite. The encoder puts them at the pool's extremes.
 - As words, whole numbers have no decimals: 3, 3.0 and a category of either are "3".
+- A column of text is one of dates where all its values in the pool are ISO dates.
 - Where pool and queries hold a column in different types, a value goes to the category that it
   means (``Words``): "3" is 3, "True" is True, a date is its ISO text.
 """
@@ -14,6 +15,7 @@ import datetime as dt
 import math
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from decimal import Decimal
 from functools import cached_property
 from numbers import Integral, Real
@@ -31,7 +33,7 @@ LARGEST_WHOLE = 2**53  # up to here floats tell whole numbers apart
 DAY = np.timedelta64(1, "D")
 NESTED = (dict, list, set, frozenset, tuple, np.ndarray, pd.Series)
 TRUTH = {"true": 1, "false": 0}
-MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?\s?(Z|[+-]\d\d:?\d\d)?)?")
+MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?\s?(Z|[+-]\d\d(:?\d\d)?)?)?")
 
 
 def is_missing(value: Any) -> bool:
@@ -102,16 +104,11 @@ def _time(value: Any) -> np.datetime64 | np.timedelta64 | None:
         return value
     if isinstance(value, pd.Period):
         value = value.start_time
-    if isinstance(value, pd.Timestamp):
-        return (value if value.tz is None else value.tz_convert(None)).to_datetime64()
     if isinstance(value, pd.Timedelta):
         return value.to_timedelta64()
-    if isinstance(value, dt.datetime):
-        if value.tzinfo is not None:
-            value = value.astimezone(dt.timezone.utc).replace(tzinfo=None)
-        return np.datetime64(value, "us")
     if isinstance(value, dt.date):
-        return np.datetime64(value, "D")
+        value = pd.Timestamp(value)
+        return (value if value.tz is None else value.tz_convert(None)).to_datetime64()
     return np.timedelta64(value, "us") if isinstance(value, dt.timedelta) else None
 
 
@@ -125,9 +122,20 @@ def _read(word: str) -> Any:
     try:
         return int(text) if text.lstrip("+-").isdecimal() else float(text)
     except ValueError:
-        if not MOMENT.fullmatch(text):
-            raise
-    return _time(pd.Timestamp(text))
+        return _moment(text)
+
+
+def _moment(text: str) -> Any:
+    """An ISO date, in UTC; ValueError for other text, TypeError for other values."""
+    found = MOMENT.fullmatch(str.strip(text))
+    if found is None:
+        raise ValueError(f"{text!r} is neither a number nor a date")
+    return _time(pd.Timestamp(found[0])) if found[4] else np.datetime64(found[0], "us")
+
+
+def _moments(texts: Iterable[str]) -> np.ndarray:
+    """Many of them, and a missing one at the end."""
+    return np.array([*map(_moment, texts), "NaT"], dtype="datetime64[us]")
 
 
 def _check_flat(value: Any) -> None:
@@ -235,17 +243,19 @@ def kind_of(column: pd.Series) -> str:
         return "category"
     if pd.api.types.is_complex_dtype(column.dtype):
         raise InvalidInput(f"Column {column.name!r} is complex. Complex data not supported.")
-    if column.dtype == object:
-        return _kind_of_objects(column)
-    if isinstance(column.dtype, (pd.PeriodDtype, pd.DatetimeTZDtype)):
+    is_time = isinstance(column.dtype, pd.PeriodDtype) or column.dtype.kind in "mM"
+    if is_time or pd.api.types.is_numeric_dtype(column.dtype):
         return "number"
-    is_time = getattr(column.dtype, "kind", "O") in "mM"
-    return "number" if is_time or pd.api.types.is_numeric_dtype(column.dtype) else "text"
+    return _kind_of_objects(column)
 
 
 def _kind_of_objects(column: pd.Series) -> str:
     if _all_text(column):
-        return "text"
+        try:
+            _moments(column.dropna().unique())
+        except ValueError:  # at the first text of most columns
+            return "text"
+        return "number"
     types = set(map(type, column[column.notna()]))
     if any(issubclass(kind, NESTED) for kind in types):
         raise _nested(column)
@@ -280,6 +290,8 @@ def numbers(column: pd.Series) -> np.ndarray:
     if pd.api.types.is_numeric_dtype(dtype):  # bool counts as numeric in pandas
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
     codes, values = distinct(column)
+    with suppress(TypeError, ValueError):
+        return days(_moments(values))[codes]
     found = each(column, codes, values, number_of)
     return np.array([*found, np.nan], dtype=np.float64)[codes]
 
@@ -294,8 +306,8 @@ def each(column: pd.Series, codes: np.ndarray, values: list[Any], read: Any) -> 
     except ValueError as error:
         row = int(np.argmax(codes == len(found)))
         raise InvalidInput(
-            f"Column {column.name!r} was numeric in the training table, but row {row} of the "
-            f"queries holds text; clean it, or train with it as a category of text."
+            f"Column {column.name!r} held numbers or dates in the training table, but row {row} "
+            f"of the queries holds text; clean it, or train with it as a category of text."
         ) from error
     return found
 

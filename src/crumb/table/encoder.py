@@ -20,6 +20,7 @@ from crumb.table.cells import LARGEST, Words, distinct, each, from_arrow, kind_o
 
 Rows: TypeAlias = "np.ndarray | pd.DataFrame"
 BLOCK_CELLS = 1 << 20  # cells that are looked at together
+ALL_WORDS = 50_000  # with more, a table in files does not remember the rare ones
 
 
 def fingerprint(rows: Rows, *about: Any) -> str:
@@ -66,14 +67,15 @@ class TableEncoder:
             self.columns_ = list(range(rows.shape[1]))
             declared = self.declared()
             self.kinds_ = ["category" if j in declared else "number" for j in self.columns_]
-            self.words_ = [None] * len(self.columns_)
-            self.bounds_ = np.array([finite_range(column) for column in rows.T])
-            return bounded(rows, self.bounds_)
+            self.bounds_ = np.array([finite_range(values) for values in rows.T])
+            rows = bounded(rows, self.bounds_)
+            words = {j: Words(distinct(column(rows, j))[1]) for j in self.categorical_indices}
+            self.words_ = [words.get(j) for j in self.columns_]
+            return rows
         self.columns_, self.kinds_, self.words_ = list(rows.columns), [], []
         declared = self.declared()
         self.bounds_ = np.full((len(self.columns_), 2), np.nan)
-        columns = {name: self._learn(rows[name], name in declared) for name in self.columns_}
-        return pd.DataFrame(columns, index=pd.RangeIndex(len(rows)))
+        return _framed({name: self._learn(rows[name], name in declared) for name in self.columns_})
 
     def _learn(self, column: pd.Series, declared: bool) -> Any:
         """The next column of the pool: its kind, its bounds or words, and its cells."""
@@ -105,19 +107,23 @@ class TableEncoder:
             raise InvalidInput(
                 f"The columns must be those of the training table, in its order: {self.columns_}."
             )
-        columns = {
-            name: self._cells(j, _plain(rows[name]), joining)
-            for j, name in enumerate(self.columns_)
-        }
-        return pd.DataFrame(columns, index=pd.RangeIndex(len(rows)))
+        places = enumerate(self.columns_)
+        return _framed({n: self._cells(j, _plain(rows[n]), joining) for j, n in places})
 
     def _cells(self, j: int, column: pd.Series, joining: bool) -> Any:
         kind, words = self.kinds_[j], self.words_[j]
         if kind == "empty":
-            return _first_cells(column) if joining else np.nan
+            return _first_cells(column) if joining else np.full(len(column), np.nan)
         if words is None:
             return bounded(numbers(column), self.bounds_[j])
         return _worded(column, *distinct(column), words, kind)
+
+    def unseen(self, rows: Rows) -> list[Any]:
+        """Columns in which encoded rows have words, but none that the pool has."""
+        words = ((j, one.cells) for j, one in enumerate(self.words_) if one is not None)
+        words = (pair for pair in words if len(pair[1]) < ALL_WORDS)
+        found = ((j, cells, set(distinct(column(rows, j))[1])) for j, cells in words)
+        return [self.columns_[j] for j, cells, new in found if new and new.isdisjoint(cells)]
 
     @property
     def numeric_indices(self) -> list[int]:
@@ -145,6 +151,14 @@ class TableEncoder:
             names = ", ".join(map(repr, unknown))
             raise InvalidInput(f"categorical_features names columns that are not there: {names}.")
         return {name if name in known else by_position[name] for name in wanted}
+
+
+def _framed(columns: dict[Any, Any]) -> pd.DataFrame:
+    """Floats lie row by row: contexts are taken like that, and ``Numbers`` need not copy them."""
+    if any(cells.dtype != np.float64 for cells in columns.values()):
+        return pd.DataFrame(columns)
+    matrix = np.stack(list(columns.values()), axis=1)
+    return pd.DataFrame(matrix, columns=list(columns), copy=False)
 
 
 def _plain(column: pd.Series) -> pd.Series:
@@ -175,12 +189,15 @@ def _worded(
     return pd.Categorical.from_codes(places[codes], categories=categories)
 
 
+def all_floats(rows: Rows) -> bool:
+    """Whether these are a frame of float64 alone."""
+    return set(getattr(rows, "dtypes", ())) == {np.dtype(np.float64)}
+
+
 def stacked(frame: pd.DataFrame) -> np.ndarray:
     """All columns as numbers, in one array."""
-    rows = np.empty(frame.shape)
-    for j in range(frame.shape[1]):
-        rows[:, j] = numbers(_plain(frame.iloc[:, j]))
-    return rows
+    columns = [numbers(_plain(frame.iloc[:, j])) for j in range(frame.shape[1])]
+    return np.stack(columns, axis=1).astype(np.float64, copy=False)
 
 
 def texts(column: pd.Series, missing: Any) -> np.ndarray:
@@ -231,5 +248,4 @@ def column(rows: Rows, j: int, index: Any = slice(None)) -> pd.Series:
 
 
 def number_column(rows: Rows, j: int) -> np.ndarray:
-    values: Any = rows.iloc[:, j].to_numpy() if isinstance(rows, pd.DataFrame) else rows[:, j]
-    return values.astype(np.float64)
+    return column(rows, j).to_numpy().astype(np.float64)

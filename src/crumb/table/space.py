@@ -401,8 +401,7 @@ class TableStatistics:
 
 
 def word_counts(values: pd.Series) -> Counter[str]:
-    words, counts = np.unique(texts(values, MISSING).astype(str), return_counts=True)
-    return Counter(dict(zip(words.tolist(), counts.tolist(), strict=True)))
+    return Counter(pd.Series(texts(values, MISSING)).value_counts().to_dict())
 
 
 def merged(mine: Counter[str], theirs: Counter[str]) -> Counter[str]:
