@@ -19,6 +19,7 @@ from crumb.cli import main
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 PROJECT = metadata("crumb-pfn")
+URLS = dict(line.split(", ") for line in PROJECT.get_all("Project-URL"))
 
 
 def read(*parts: str) -> str:
@@ -34,19 +35,36 @@ def test_links_of_the_long_description_are_absolute() -> None:
 
 
 def test_every_place_knows_the_same_project() -> None:
-    urls = dict(line.split(", ") for line in PROJECT.get_all("Project-URL"))
     recipe = yaml.safe_load(read("packaging", "conda", "recipe.yaml"))
     citation = yaml.safe_load(read("CITATION.cff"))
-    newest = re.findall(r"^## (.*)", read("CHANGELOG.md"), re.MULTILINE)[0]
+    newest = re.findall(r"^## (\S+)", read("CHANGELOG.md"), re.MULTILINE)[0]  # a date may follow
     versions = recipe["context"]["version"], citation["version"], newest, PROJECT["Version"]
     assert set(versions) == {crumb.__version__}
-    assert recipe["about"]["homepage"] == citation["repository-code"]
-    assert urls["Repository"] == recipe["about"]["homepage"]
-    assert urls["Documentation"] == recipe["about"]["documentation"]
+    assert recipe["context"]["name"] == PROJECT["Name"]
+    assert recipe["about"]["homepage"] == citation["repository-code"] == URLS["Repository"]
+    assert recipe["about"]["documentation"] == citation["url"] == URLS["Documentation"]
+
+
+def test_addresses_of_the_project_are_those_of_pyproject() -> None:
+    """A project that moves changes them there; this names the other places."""
+    own = (URLS["Repository"], URLS["Documentation"])
+    assert all(url.startswith(own) for url in URLS.values())
+    hosted = re.compile(r"https://[\w.-]*github[\w.-]*/[^\s\"'`)>]*crumb[^\s\"'`)>]*")
+    parts = ("src", "docs", "examples", "packaging", ".github")
+    files = [*ROOT.glob("*.*"), *(file for part in parts for file in ROOT.glob(f"{part}/**/*.*"))]
+    kinds = {".py", ".md", ".rst", ".txt", ".toml", ".cff", ".yaml", ".yml", ".json", ".html"}
+    texts = [file for file in files if file.suffix in kinds and "_build" not in file.parts]
+    found = {(file, url) for file in texts for url in hosted.findall(file.read_text("utf-8"))}
+    assert [pair for pair in found if not pair[1].startswith(own)] == []
+    assert {"CITATION.cff", "recipe.yaml", "pyproject.toml"} <= {file.name for file, _ in found}
 
 
 def test_the_recipe_asks_for_what_the_package_asks_for() -> None:
-    recipe = yaml.safe_load(read("packaging", "conda", "recipe.yaml"))["requirements"]["run"]
+    whole = yaml.safe_load(read("packaging", "conda", "recipe.yaml"))
+    recipe = whole["requirements"]["run"]
+    assert f">={whole['context']['python_min']}" == PROJECT["Requires-Python"]
+    build = re.search(r'requires = \["([\w-]+)(\S+)"\]', read("pyproject.toml"))
+    assert " ".join(build.groups()) in whole["requirements"]["host"]
     theirs = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
     pairs = [line.split(" ", 1) for line in recipe if not line.startswith("python ")]
     found = {theirs.get(name, name): set(bound.split(",")) for name, bound in pairs}
