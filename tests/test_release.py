@@ -10,6 +10,7 @@ import sys
 from importlib.metadata import metadata
 from pathlib import Path
 
+import conftest
 import pytest
 import yaml
 
@@ -82,6 +83,18 @@ def test_workflows_try_every_python_that_is_promised() -> None:
     assert len(tests["strategy"]["matrix"]["os"]) == 3
     publish = yaml.safe_load(read(".github", "workflows", "publish.yml"))["jobs"]["pypi"]
     assert publish["permissions"] == {"id-token": "write"}
+
+
+def test_what_windows_does_not_have_is_left_out_there() -> None:
+    ignored = conftest.POSIX
+    missing = re.compile(r"^import (resource|fcntl|pty|termios)$|SIGKILL|/proc/|os\.nice", re.M)
+    helpers = re.compile(r"^from (serving|scale_faults|scale_falling) import", re.M)
+    tests = ROOT / "tests"
+    for file in tests.glob("**/test_*.py"):
+        name, text = file.relative_to(tests).as_posix(), file.read_text(encoding="utf-8")
+        if file != Path(__file__) and (missing.search(text) or helpers.search(text)):
+            assert name.startswith(tuple(ignored)), name
+    assert all((tests / name).exists() for name in ignored)
 
 
 def test_the_citation_names_the_authors_of_the_paper() -> None:
