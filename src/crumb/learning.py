@@ -303,14 +303,7 @@ def _is_copy(cells: pd.Series, y: np.ndarray, classes: bool) -> bool:
 
 def _are_in_line(x: np.ndarray, y: np.ndarray) -> bool:
     """Whether |correlation| is 1 up to rounding, or both are constant."""
-    x, y = _direction(x), _direction(y)
-    return bool(abs(x @ y) >= (1 - 1e-9) * max(x @ x, y @ y))
-
-
-def _direction(values: np.ndarray) -> np.ndarray:
-    """Differences from the mean, with length 1; zeros for a constant."""
-    with np.errstate(invalid="ignore", over="ignore"):  # cells that are missing or infinite
-        values = values - values[0]  # exact zeros for a constant
-        values = values / (np.abs(values).max() or 1.0)  # squares neither overflow nor vanish
-        values = values - values.mean()
-        return values / (np.linalg.norm(values) or 1.0)
+    with np.errstate(all="ignore"):  # cells that are missing or infinite, and constants
+        if not (np.ptp(x) and np.ptp(y)):
+            return not (np.ptp(x) or np.ptp(y))
+        return bool(abs(np.corrcoef(x, y)[0, 1]) > 1 - 1e-9)
