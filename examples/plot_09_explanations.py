@@ -7,7 +7,7 @@ Needs shap: ``pip install 'crumb-pfn[explain]'``.
 """
 
 # %%
-# Made bicycles: the model, the age and the kilometres decide the price; the colour does not.
+# Invented bicycles: the model, the age and the kilometres decide the price; the colour does not.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

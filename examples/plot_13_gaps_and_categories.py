@@ -6,7 +6,7 @@ A table may hold numbers, categories, dates, bools and missing cells. CRUMB take
 """
 
 # %%
-# Made flights: the airline and the hour decide most of the delay.
+# Invented flights: the airline and the hour decide most of the delay.
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

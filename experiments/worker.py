@@ -99,7 +99,7 @@ def _first_pass(run: Run, device: str) -> None:
     from experiments.run import estimator
 
     X = np.random.default_rng(0).normal(size=(WARM_ROWS, 3))
-    y = (X[:, 0] > 0).astype(int) if run.task == "classification" else X[:, 0]
+    y = (X[:, 0] > 0).astype(int) if run.task == "classification" else X[:, 0] + X[:, 1]
     estimator(run, device, strategy="uniform", context_size=20).fit(X, y).predict(X[:2])
 
 

@@ -16,6 +16,21 @@ os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 import checkpoints
 from cli_tables import make_table
 
+# Files about signals, terminals, limits and /proc. Windows has none of these.
+POSIX = [
+    "serve",
+    "cli/test_main.py",
+    "cli/test_serve.py",
+    "experiments/test_campaign.py",
+    "online/test_child.py",
+    "pfn/test_package_index.py",
+    "pfn/test_weights.py",
+    "pretraining/test_training.py",
+    "scale/test_engine.py",
+    "scale/test_ray.py",
+]
+collect_ignore = [] if os.name == "posix" else POSIX
+
 
 def pytest_configure() -> None:
     # A shell that starts tests in the background ignores Ctrl-C: tests of it would wait.

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import pickle
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,6 +70,39 @@ def test_a_copy_of_the_target_among_the_features_is_told() -> None:
     reg = CrumbRegressor(model=KNeighborsRegressor(1), context_size=40)
     with pytest.warns(UserWarning, match="copies of the target: 2"):
         reg.fit(X, X[:, 2])
+
+
+@pytest.mark.parametrize(
+    "copied",
+    [
+        lambda y: 9 - 1e-6 * y,
+        lambda y: 1e20 * y,
+        lambda y: (1e9 + y).round(6),
+        lambda y: y.astype(np.float32),
+    ],
+)
+def test_a_rescaled_copy_of_a_numeric_target_is_told(copied: Any) -> None:
+    X, _ = blobs(60)
+    y = np.where(np.arange(60) < 30, 0.0, X[:, 2])  # constant in the rows that are looked at first
+    reg = CrumbRegressor(model=KNeighborsRegressor(1), context_size=40)
+    with pytest.warns(UserWarning, match="copies of the target: 6. If new rows"):
+        reg.fit(np.column_stack([X, copied(y)]), y)
+
+
+def test_columns_that_only_resemble_a_numeric_target_are_not_told() -> None:
+    X, _ = blobs(60)
+    y = np.where(np.arange(60) < 30, 0.0, X[:, 2])
+    resembling = pd.DataFrame(X).assign(
+        noisy=y * (1 + 1e-3 * X[:, 0]),
+        constant=0.1,
+        gap=np.append(y[:-1], np.nan),
+        cubed=y**3,
+        late=np.arange(60) >= 30,
+    )
+    reg = CrumbRegressor(model=KNeighborsRegressor(1), context_size=40)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reg.fit(resembling.rename(columns=str), y)
 
 
 def test_notebooks_show_what_was_fitted() -> None:

@@ -10,6 +10,7 @@ import sys
 from importlib.metadata import metadata
 from pathlib import Path
 
+import conftest
 import pytest
 import yaml
 
@@ -19,6 +20,7 @@ from crumb.cli import main
 ROOT = Path(__file__).parent.parent
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 PROJECT = metadata("crumb-pfn")
+URLS = dict(line.split(", ") for line in PROJECT.get_all("Project-URL"))
 
 
 def read(*parts: str) -> str:
@@ -34,19 +36,36 @@ def test_links_of_the_long_description_are_absolute() -> None:
 
 
 def test_every_place_knows_the_same_project() -> None:
-    urls = dict(line.split(", ") for line in PROJECT.get_all("Project-URL"))
     recipe = yaml.safe_load(read("packaging", "conda", "recipe.yaml"))
     citation = yaml.safe_load(read("CITATION.cff"))
-    newest = re.findall(r"^## (.*)", read("CHANGELOG.md"), re.MULTILINE)[0]
+    newest = re.findall(r"^## (\S+)", read("CHANGELOG.md"), re.MULTILINE)[0]  # a date may follow
     versions = recipe["context"]["version"], citation["version"], newest, PROJECT["Version"]
     assert set(versions) == {crumb.__version__}
-    assert recipe["about"]["homepage"] == citation["repository-code"]
-    assert urls["Repository"] == recipe["about"]["homepage"]
-    assert urls["Documentation"] == recipe["about"]["documentation"]
+    assert recipe["context"]["name"] == PROJECT["Name"]
+    assert recipe["about"]["homepage"] == citation["repository-code"] == URLS["Repository"]
+    assert recipe["about"]["documentation"] == citation["url"] == URLS["Documentation"]
+
+
+def test_addresses_of_the_project_are_those_of_pyproject() -> None:
+    """A project that moves changes them there; this names the other places."""
+    own = (URLS["Repository"], URLS["Documentation"])
+    assert all(url.startswith(own) for url in URLS.values())
+    hosted = re.compile(r"https://[\w.-]*github[\w.-]*/[^\s\"'`)>]*crumb[^\s\"'`)>]*")
+    parts = ("src", "docs", "examples", "packaging", ".github")
+    files = [*ROOT.glob("*.*"), *(file for part in parts for file in ROOT.glob(f"{part}/**/*.*"))]
+    kinds = {".py", ".md", ".rst", ".txt", ".toml", ".cff", ".yaml", ".yml", ".json", ".html"}
+    texts = [file for file in files if file.suffix in kinds and "_build" not in file.parts]
+    found = {(file, url) for file in texts for url in hosted.findall(file.read_text("utf-8"))}
+    assert [pair for pair in found if not pair[1].startswith(own)] == []
+    assert {"CITATION.cff", "recipe.yaml", "pyproject.toml"} <= {file.name for file, _ in found}
 
 
 def test_the_recipe_asks_for_what_the_package_asks_for() -> None:
-    recipe = yaml.safe_load(read("packaging", "conda", "recipe.yaml"))["requirements"]["run"]
+    whole = yaml.safe_load(read("packaging", "conda", "recipe.yaml"))
+    recipe = whole["requirements"]["run"]
+    assert f">={whole['context']['python_min']}" == PROJECT["Requires-Python"]
+    build = re.search(r'requires = \["([\w-]+)(\S+)"\]', read("pyproject.toml"))
+    assert " ".join(build.groups()) in whole["requirements"]["host"]
     theirs = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
     pairs = [line.split(" ", 1) for line in recipe if not line.startswith("python ")]
     found = {theirs.get(name, name): set(bound.split(",")) for name, bound in pairs}
@@ -64,6 +83,18 @@ def test_workflows_try_every_python_that_is_promised() -> None:
     assert len(tests["strategy"]["matrix"]["os"]) == 3
     publish = yaml.safe_load(read(".github", "workflows", "publish.yml"))["jobs"]["pypi"]
     assert publish["permissions"] == {"id-token": "write"}
+
+
+def test_what_windows_does_not_have_is_left_out_there() -> None:
+    ignored = conftest.POSIX
+    missing = re.compile(r"^import (resource|fcntl|pty|termios)$|SIGKILL|/proc/|os\.nice", re.M)
+    helpers = re.compile(r"^from (serving|scale_faults|scale_falling) import", re.M)
+    tests = ROOT / "tests"
+    for file in tests.glob("**/test_*.py"):
+        name, text = file.relative_to(tests).as_posix(), file.read_text(encoding="utf-8")
+        if file != Path(__file__) and (missing.search(text) or helpers.search(text)):
+            assert name.startswith(tuple(ignored)), name
+    assert all((tests / name).exists() for name in ignored)
 
 
 def test_the_citation_names_the_authors_of_the_paper() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -524,10 +525,10 @@ class CrumbRegressor(RegressorMixin, _Crumb):
 
 
 if CrumbClassifier.__doc__ and CrumbRegressor.__doc__:  # python -OO has neither
-    _start, _end = map(CrumbClassifier.__doc__.index, ("    Parameters\n", "    Examples\n"))
-    CrumbRegressor.__doc__ = CrumbRegressor.__doc__.replace(
-        "    Examples\n", CrumbClassifier.__doc__[_start:_end] + "    Examples\n"
-    )
+    # From Python 3.13 on docstrings have no indentation.
+    _theirs, _own = map(inspect.cleandoc, (CrumbClassifier.__doc__, CrumbRegressor.__doc__))
+    _shared = _theirs[_theirs.index("Parameters\n") : _theirs.index("Examples\n")]
+    CrumbRegressor.__doc__ = _own.replace("Examples\n", f"{_shared}Examples\n")
 
 
 def quantile_levels(quantiles: Sequence[float] | None) -> tuple[float, ...]:

@@ -296,14 +296,15 @@ def _warn_of_copies(pool: Pool) -> None:
     found = [repr(name) for j, name in names if _is_copy(column(rows, j), y, classes)]
     if found:
         warnings.warn(
-            f"Columns that are copies of the target: {', '.join(found)}. If new rows do not have "
-            "them, leave them out: the scores mean nothing with them.",
+            "Columns that are exact, rescaled or renamed copies of the target: "
+            f"{', '.join(found)}. If new rows do not have them, leave them out: the scores mean "
+            "nothing with them.",
             stacklevel=4,
         )
 
 
 def _is_copy(cells: pd.Series, y: np.ndarray, classes: bool) -> bool:
-    """Whether a column equals the target, or names its classes one by one."""
+    """Whether a column is a·y + b, or names the classes one by one."""
     for some in (slice(FEW_ROWS), slice(1_000), slice(None)):  # most are told by their first rows
         values, mine = cells.iloc[some], y[some]
         if classes:
@@ -312,7 +313,15 @@ def _is_copy(cells: pd.Series, y: np.ndarray, classes: bool) -> bool:
             same = len({len(np.unique(one)) for one in (codes, mine, pairs)}) == 1
         else:
             numbers = pd.api.types.is_numeric_dtype(values.dtype)
-            same = numbers and np.array_equal(values.to_numpy(dtype=np.float64), mine)
+            same = numbers and _are_in_line(values.to_numpy(dtype=np.float64), mine)
         if not same:
             return False
     return bool((y != y[0]).any())
+
+
+def _are_in_line(x: np.ndarray, y: np.ndarray) -> bool:
+    """Whether |correlation| is 1 up to rounding, or both are constant."""
+    with np.errstate(all="ignore"):  # cells that are missing or infinite, and constants
+        if not (np.ptp(x) and np.ptp(y)):
+            return not (np.ptp(x) or np.ptp(y))
+        return bool(abs(np.corrcoef(x, y)[0, 1]) > 1 - 1e-9)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import resource
 import signal
 from pathlib import Path
 
@@ -328,6 +327,7 @@ def test_missing_folders_are_made(crumb, folder):
 @pytest.fixture
 def small_files():
     """The system refuses files over 100 bytes, as a full disk would."""
+    resource = pytest.importorskip("resource", reason="Windows has no limits on files")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))

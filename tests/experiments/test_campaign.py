@@ -33,6 +33,7 @@ from experiments.worker import Tables
 
 TINY = ["--models", "embedded", "--max-rows", "60", "--queries", "6", "--device", "cpu", "--quiet"]
 SOME = [*TINY, "--datasets", "rings,slopes", "--methods", "crumb,uniform", "--seeds", "2"]
+needs_proc = pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc (Linux)")
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,7 @@ def test_what_is_there_is_not_run_again(whole: Path) -> None:
     assert whole.read_bytes() == before
 
 
+@needs_proc
 def test_an_interruption_leaves_no_process_and_a_file_that_can_be_resumed(
     whole: Path, tmp_path: Path
 ) -> None:
@@ -127,6 +129,7 @@ def _is_tracker(pid: int) -> bool:
     return b"resource_tracker" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
+@needs_proc
 def test_kill_and_resume_with_two_jobs_give_the_same_rows(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "killed.jsonl"
     command = [sys.executable, "-m", "experiments", "run", "main", *SOME, "--out", str(path)]

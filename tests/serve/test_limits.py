@@ -212,6 +212,7 @@ def test_sigterm_answers_what_was_accepted_and_refuses_the_rest(tmp_path):
             assert stream.stats().answered == 8
 
 
+@pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc (Linux)")
 def test_sigterm_drops_a_refresh(tmp_path):
     """However long it would take: its process is stopped and would never end by itself."""
     words = ["--refresh", "periodic", "--refresh-every", "1", "--timeout", "0", *serving.SMALL]

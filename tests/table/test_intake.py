@@ -106,6 +106,7 @@ def test_files_in_the_place_of_queries(place) -> None:
 
 def test_the_target_by_name(tmp_path) -> None:
     frame, y = mixed()
+    frame["x"] = (8 * frame["x"]).round() / 8  # pandas 2 reads other numbers with a wrong last bit
     table = frame.assign(y=np.where(y == 1, "yes", "no"))
     table.to_csv(tmp_path / "table.csv", index=False)
     table.to_csv(tmp_path / "table.csv.gz", index=False)

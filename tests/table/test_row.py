@@ -53,12 +53,21 @@ CODES = fitted(
     np.random.default_rng(1).integers(0, 4, (80, 3)).astype(float), categorical_features=[1]
 )
 
+
+def pandas_holds(value) -> bool:
+    """Before version 3 pandas makes no column of whole numbers beyond the largest float."""
+    try:
+        return len(pd.Series([value])) == 1
+    except OverflowError:
+        return False
+
+
 numbers = st.one_of(
     st.floats(),
-    st.integers(),
+    st.integers().filter(pandas_holds),
     st.booleans(),
     st.none(),
-    st.sampled_from([np.int64(3), 1e300, 10**400]),
+    st.sampled_from([np.int64(3), 1e300, *filter(pandas_holds, [10**400])]),
 )
 words = st.one_of(
     st.sampled_from(["a", "b", "3", "word 7", "word 1", 3, 3.0, 2.5, True]),

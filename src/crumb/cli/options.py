@@ -101,7 +101,7 @@ MODEL = {
     "--budget": _parameter("B", "seconds and bytes to spend, instead of K and N: 30s, '2min 4GB'"),
     "--plan-at": _parameter("WHEN", "predict, or fit: answers do not depend on other queries"),
     "--n-estimators": _parameter("E", "ensemble members of the model", int),
-    "--guide": _parameter("NAME", "trees or auto: boosted trees of the whole table guide it"),
+    "--guide": _parameter("NAME", "trees or auto: predictions of boosted trees become a column"),
     "--features": _parameter(
         "NAME",
         "select by: auto (columns that matter), none (all alike) or embedding",
@@ -176,7 +176,7 @@ REPORT = {
 }
 PLAN = {
     **TABLES,
-    "--target": _value("NAME", "the column to predict: no feature; its rare classes are kept"),
+    "--target": _value("NAME", "the column to predict: not a feature; rare classes are kept"),
     "--out": _value("FILE", "save the plan for Plan.load and crumb predict --plan"),
     "--picture": _value("FILE", "draw the plan: .png, .pdf, .svg or .jpg"),
 }
@@ -240,7 +240,8 @@ COMMANDS: dict[str, tuple[str, dict[str, Options]]] = {
 def add_command(commands: Any, name: str) -> None:
     """A command whose module is imported when it runs: ``--help`` needs no pandas and no torch."""
     text, groups = COMMANDS[name]
-    parser = commands.add_parser(name, help=text, allow_abbrev=False)
+    said = f"{text[0].upper()}{text[1:]}."
+    parser = commands.add_parser(name, help=text, description=said, allow_abbrev=False)
     for title, options in groups.items():
         group = parser.add_argument_group(title) if title else parser
         for flags, settings in options.items():
