@@ -27,7 +27,7 @@ POSIX = [
     "pfn/test_weights.py",
     "pretraining/test_training.py",
     "scale/test_engine.py",
-    "scale/test_ray.py",
+    "scale/test_ray_engine.py",
 ]
 collect_ignore = [] if os.name == "posix" else POSIX
 

@@ -121,7 +121,7 @@ def to_rows(X: Any, *, min_rows: int = 1, learning: bool = False) -> Rows:
         )
     whole = array.dtype.kind in "iu" and _beyond_floats(array)
     if array.ndim == 2 and (array.dtype.kind in "OUSmM" or whole):
-        frame = pd.DataFrame(array.astype(object) if array.dtype.kind in "US" else array)
+        frame = pd.DataFrame(array, dtype=object if array.dtype.kind in "OUS" else None)
         if array.dtype.kind in "US" and learning:
             frame = frame.apply(_unwritten)
         if not all(_fits_floats(column) for _, column in frame.items()):
