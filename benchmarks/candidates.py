@@ -14,10 +14,9 @@ import torch
 from scipy.spatial.distance import cdist, pdist
 
 from crumb.herding.candidates import CandidateObjective
-from crumb.herding.greedy import herd
-from crumb.herding.kernel import Rbf
+from crumb.herding.greedy import Rbf, herd
 from crumb.herding.neighbours import PoolCandidates
-from crumb.selection.clustering import cluster
+from crumb.selection.base import cluster
 
 QUERIES, BLOBS = 1_000, 20
 SOME = (0, 7, 13)  # clusters that are compared

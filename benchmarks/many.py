@@ -27,8 +27,7 @@ import torch
 
 from crumb import CrumbClassifier, Plan
 from crumb.herding.candidates import CandidateObjective
-from crumb.herding.greedy import herd
-from crumb.herding.kernel import Rbf
+from crumb.herding.greedy import Rbf, herd
 
 CASES = ("500x50x1000", "1000x100x1000", "2000x200x1000", "2000x200x500", "10000x1000x500")
 EXACT, PASSES = 10, 6  # clusters that are herded over the whole pool; contexts whose pass is timed

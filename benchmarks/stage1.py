@@ -13,7 +13,7 @@ import common
 import numpy as np
 from sklearn.cluster import KMeans, MiniBatchKMeans
 
-from crumb.selection.clustering import cluster, nearest_centroid, value_order
+from crumb.selection.base import cluster, nearest_centroid, value_order
 
 CLUSTERS = 20
 

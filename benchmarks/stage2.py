@@ -29,7 +29,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from crumb import CrumbClassifier, Plan, select_contexts
-from crumb.herding.kernel import RandomFourierFeatures, Rbf
+from crumb.herding.greedy import RandomFourierFeatures, Rbf
 from crumb.rng import generator
 
 Contexts = list[np.ndarray]

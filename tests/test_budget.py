@@ -34,7 +34,7 @@ from crumb.errors import InvalidInput
 from crumb.herding.search import Load
 from crumb.options import Options
 from crumb.pfn import BackendSettings, resolve_backend
-from crumb.selection.clustering import clustering_values
+from crumb.selection.base import clustering_values
 
 X, Y = make_classification(3_000, 8, n_informative=5, random_state=0)
 

@@ -21,7 +21,7 @@ from crumb.machine import (
     said_once,
     torch_threads,
 )
-from crumb.selection.clustering import cluster
+from crumb.selection.base import cluster
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from crumb.errors import InvalidInput
-from crumb.herding.kernel import Rbf
+from crumb.herding.greedy import Rbf
 from crumb.herding.search import USUAL_COLUMNS, Load, affordable_values
 from crumb.infer import infer
 from crumb.machine import block_threads, resolve_jobs
@@ -33,8 +33,7 @@ from crumb.pfn import Backend, Output
 from crumb.pool import Labelled
 from crumb.rng import generator
 from crumb.selection import MMD
-from crumb.selection.base import Demand
-from crumb.selection.clustering import clustering_values
+from crumb.selection.base import Demand, clustering_values
 from crumb.table.encoder import take
 
 if TYPE_CHECKING:

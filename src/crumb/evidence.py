@@ -8,8 +8,7 @@ import numpy as np
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
 
-from crumb.herding.greedy import rff_trace
-from crumb.herding.kernel import Rbf
+from crumb.herding.greedy import Rbf, rff_trace
 from crumb.selection.base import Problem, Selection
 
 EVIDENCE_VALUES = 500_000_000  # kernel values spent on traces that the strategy did not leave

@@ -12,7 +12,7 @@ import numpy as np
 
 from crumb.machine import progress_bar
 from crumb.pfn.base import Backend, Call, ContextTask, Output, TargetScale
-from crumb.pfn.numbers import Numbers, Slice
+from crumb.pfn.contexts import Numbers, Slice
 from crumb.pool import Labelled, Pool
 from crumb.table.encoder import Rows
 

@@ -18,8 +18,7 @@ from sklearn.utils import check_random_state
 
 from crumb.budget import Budget, parse_budget
 from crumb.errors import InvalidInput, positive
-from crumb.herding.greedy import EarlyStopping
-from crumb.herding.kernel import median_bandwidth
+from crumb.herding.greedy import EarlyStopping, median_bandwidth
 from crumb.herding.search import Load, Search, check_search, resolve_search
 from crumb.machine import resolve_device, resolve_jobs
 from crumb.rng import generator

@@ -21,7 +21,7 @@ from crumb.machine import block_threads, progress_bar
 from crumb.options import Options
 from crumb.pool import Pool, table_pool
 from crumb.selection import MMD, Problem, Selection
-from crumb.selection.clustering import nearest_centroid, value_order
+from crumb.selection.base import nearest_centroid, value_order
 from crumb.table.encoder import Rows
 from crumb.table.intake import opened, to_rows
 from crumb.table.space import EMBEDDING, check_features

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from crumb.errors import InvalidInput
-from crumb.pfn.numbers import Numbers, Slice
+from crumb.pfn.contexts import Numbers, Slice
 from crumb.rng import generator
 from crumb.selection.base import Finder, TableFinder
 from crumb.table import space as spaces

@@ -13,12 +13,11 @@ from sklearn.datasets import make_blobs
 from crumb import EarlyStopping, select_contexts
 from crumb.herding import candidates
 from crumb.herding.candidates import CandidateObjective, herd_candidates
-from crumb.herding.greedy import Clusters, ExactObjective, herd
-from crumb.herding.kernel import Rbf, median_bandwidth
+from crumb.herding.greedy import Clusters, ExactObjective, Rbf, herd, median_bandwidth
 from crumb.herding.neighbours import PoolCandidates
 from crumb.machine import block_threads
 from crumb.rng import row_numbers
-from crumb.selection.clustering import cluster
+from crumb.selection.base import cluster
 
 
 def problem(

@@ -24,7 +24,7 @@ import numpy as np, torch
 import brute_force
 from crumb.herding.gpu import GpuObjective
 from crumb.herding.greedy import EarlyStopping, herd
-from crumb.herding.kernel import Rbf
+from crumb.herding.greedy import Rbf
 from crumb.herding.greedy import Clusters, ExactObjective
 
 def problem(rows, columns, queries, clusters, seed):

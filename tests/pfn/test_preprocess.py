@@ -16,7 +16,7 @@ from small_tables import frame
 from tabicl._sklearn.preprocessing import EnsembleGenerator, TransformToNumerical
 
 from crumb.pfn.base import ContextTask, TargetScale
-from crumb.pfn.numbers import Numbers, Slice
+from crumb.pfn.contexts import Numbers, Slice
 from crumb.pfn.preprocess import (
     Columns,
     Member,

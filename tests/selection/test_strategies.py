@@ -23,8 +23,7 @@ from crumb.selection import (
     Uniform,
     resolve_strategy,
 )
-from crumb.selection.base import REGISTRY, TableFinder
-from crumb.selection.clustering import cluster
+from crumb.selection.base import REGISTRY, TableFinder, cluster
 
 NAMES = ["centroid", "full", "knn", "micp", "mmd", "uniform", "voronoi"]
 

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crumb.herding.greedy import Clusters, EarlyStopping, Herded, herd, means_within
-from crumb.herding.kernel import Rbf, Trace
+from crumb.herding.greedy import Clusters, EarlyStopping, Herded, Rbf, Trace, herd, means_within
 from crumb.herding.neighbours import FIRST, NEAR, Candidates, PoolCandidates
 from crumb.machine import Advance, MapBlocks, blas_in_one_thread, no_progress
 from crumb.rng import generator

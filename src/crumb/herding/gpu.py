@@ -16,8 +16,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from crumb.herding.greedy import Clusters, ExactObjective
-from crumb.herding.kernel import Rbf, norms
+from crumb.herding.greedy import Clusters, ExactObjective, Rbf, norms
 
 ROWS = 128  # pool rows a block
 CLUSTERS = 64  # that read a block together: more need more fast memory than there is

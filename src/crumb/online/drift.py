@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from scipy.spatial.distance import cdist
 
-from crumb.herding.kernel import Rbf
+from crumb.herding.greedy import Rbf
 from crumb.rng import generator
-from crumb.selection.clustering import cluster
+from crumb.selection.base import cluster
 
 SAMPLE = 512  # rows of each side: the test costs (2 · SAMPLE)² kernel values
 EXCHANGES = 500  # random exchanges behind the spread

@@ -4,8 +4,7 @@
 base           the protocol: tasks in, answers out; what all back-ends with a checkpoint share
 models         which models there are, where the file of one is, whether it is sound, what runs it
 package_index  a file out of a source distribution, by pip
-contexts       contexts that go together, in pieces, or once more
-numbers        a table as numbers, once; a context is a slice of them
+contexts       a table as numbers, once; contexts are slices of them, and go together, or once more
 tabicl         TabICL and the embedded networks. On a GPU many contexts share a pass, on a CPU they
                go side by side: fused stacks them, preprocess prepares their rows, forward is the
                way through the network, architecture builds it. Only tabicl_package imports the

@@ -17,8 +17,8 @@ import numpy as np
 
 from crumb.errors import InvalidInput
 from crumb.machine import quiet, said_once, torch_threads
+from crumb.pfn.contexts import ContextCache, Numbers, Slice
 from crumb.pfn.models import Checkpoint, card_for, locate, model_names
-from crumb.pfn.numbers import Numbers, Slice
 
 if TYPE_CHECKING:
     from crumb.table.encoder import Rows
@@ -419,3 +419,53 @@ class NetworkBackend(Backend):
         self.__dict__.update(state)
         if not self.path.is_file() and self.name in model_names():
             self.path = locate(card_for(self.name, self.task)) or self.path
+
+
+class KeepingBackend(NetworkBackend):
+    """A network whose contexts are kept where they will come again.
+
+    ``travels``: what it makes of a context can be pickled, without the network.
+    """
+
+    travels: ClassVar[bool] = False
+
+    def open(self) -> None:
+        self.contexts: ContextCache[Any] = ContextCache(self.settings.cache_bytes)
+
+    @abstractmethod
+    def fitted(self, task: ContextTask) -> Any:
+        """What answers the queries of a context: from ``contexts``, or made now."""
+
+    @abstractmethod
+    def kept_bytes(self, task: ContextTask) -> int:
+        """Of what is kept of a context, about."""
+
+    @abstractmethod
+    def size_of(self, made: Any) -> int:
+        """Bytes of what is kept of a context."""
+
+    def kept_under(self, task: ContextTask) -> bytes | None:
+        """The key of a context that may be kept; None: it may not."""
+        fits = task.keep and self.kept_bytes(task) <= self.settings.cache_bytes
+        return task.key if fits else None
+
+    def keep(self, task: ContextTask, call: Call | None = None) -> None:
+        key = self.kept_under(task)
+        if key is None or not self.contexts.has_room(key, self.kept_bytes(task)):
+            return
+        if call is None or not self.travels or self.settings.device != "cpu":
+            self.made(task)
+        else:
+            self.contexts.get_or(key, lambda: call(self.made, task), self.size_of)
+
+    def made(self, task: ContextTask) -> Any:
+        """``fitted``, while no other thread uses the network."""
+        with self.alone():
+            return self.fitted(task)
+
+    def forget(self, keys: Iterable[bytes] | None = None) -> None:
+        self.contexts.drop(keys)
+
+    def share(self, other: Backend) -> None:
+        if type(other) is type(self):
+            self.contexts = other.contexts

@@ -23,9 +23,8 @@ from torch import Tensor
 from crumb.machine import free_bytes
 from crumb.pfn import preprocess
 from crumb.pfn.base import ContextTask, Output
-from crumb.pfn.contexts import bounded, halved
+from crumb.pfn.contexts import Slice, bounded, halved
 from crumb.pfn.forward import MOST_DENSE, attention_block, forward, keys_of, represent, supports
-from crumb.pfn.numbers import Slice
 from crumb.pfn.preprocess import Columns, Member, Rowset
 from crumb.pfn.tabicl_package import TabICL
 

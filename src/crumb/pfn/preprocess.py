@@ -2,7 +2,7 @@
 
 The package fits its transformers on one context at a time, on the CPU. That takes longer than the
 pass itself takes on a GPU. Here contexts are slices of a pool that is numbers already
-(``numbers.py``). ``columns_of`` finds what varies in each context and what fills its holes,
+(``contexts.py``). ``columns_of`` finds what varies in each context and what fills its holes,
 ``encoded`` ranks its categories and fills the holes, and ``standardised`` standardises and clips:
 each for a whole stack on the device. ``members`` takes the shuffles of the ensemble from the
 package's own generator. The other normalisations ("power", "quantile" …) are the package's own.
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crumb.pfn.numbers import Numbers, Slice
+from crumb.pfn.contexts import Numbers, Slice
 from crumb.pfn.tabicl_package import Ensemble, PreprocessingPipeline, TabICL
 
 LARGEST_SCORE = 100.0  # z-scores are clipped here

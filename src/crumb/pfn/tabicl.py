@@ -21,8 +21,8 @@ from tabicl import TabICLClassifier, TabICLRegressor
 from crumb.errors import InvalidInput
 from crumb.machine import resolve_jobs, said_once, task_threads
 from crumb.pfn.architecture import V1_ARCHITECTURE, build
-from crumb.pfn.base import ContextTask, Output, Tasks
-from crumb.pfn.contexts import KeepingBackend, bounded, pieces, tensor_bytes
+from crumb.pfn.base import ContextTask, KeepingBackend, Output, Tasks
+from crumb.pfn.contexts import bounded, pieces, tensor_bytes
 from crumb.pfn.fused import HELD_BYTES, LEAST_QUERIES, FusedPasses, can_fuse, task_bytes
 from crumb.pfn.models import fitting, per_file, read_checkpoint
 from crumb.pfn.tabicl_package import TabICL, resolve_torch_device

@@ -22,10 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from crumb.machine import free_bytes
-from crumb.pfn.base import ContextTask, Output, Tasks
-from crumb.pfn.contexts import KeepingBackend, halved, in_groups, tensor_bytes
+from crumb.pfn.base import ContextTask, KeepingBackend, Output, Tasks
+from crumb.pfn.contexts import Slice, halved, in_groups, tensor_bytes
 from crumb.pfn.models import fitting, per_file, read_checkpoint
-from crumb.pfn.numbers import Slice
 
 PREFIX = "module."  # of all names in the file, which a parallel run has written
 LARGEST_SCORE, SMALLEST, OUTLIER = 100.0, 1e-6, 4.0

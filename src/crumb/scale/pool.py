@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from crumb.errors import InvalidInput
-from crumb.herding.kernel import bandwidth_rows
+from crumb.herding.greedy import bandwidth_rows
 from crumb.machine import resolve_jobs
 from crumb.options import Options
 from crumb.pool import HeldRows, Labelled, Pool

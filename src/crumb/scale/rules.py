@@ -122,7 +122,7 @@ class RowsOfCells(Rule):
 
     def entries(self, block: Block, limits: np.ndarray) -> Iterator[Entries]:
         # Here, because it loads torch, which workers need for nothing else.
-        from crumb.selection.clustering import nearest_centroid
+        from crumb.selection.base import nearest_centroid
 
         rows = np.flatnonzero(block.numbers < limits.max())
         lists = self.lists[nearest_centroid(block.some_points(rows), self.centroids)]

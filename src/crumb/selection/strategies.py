@@ -12,10 +12,26 @@ import torch
 
 from crumb.errors import InvalidInput, positive
 from crumb.herding.candidates import herd_candidates
-from crumb.herding.greedy import Clusters, ExactObjective, Herded, Objective, RffObjective, herd
-from crumb.herding.kernel import Rbf
-from crumb.selection.base import CellRows, Demand, Finder, Nearest, Problem, Selection, Strategy
-from crumb.selection.clustering import cluster, nearest_centroid
+from crumb.herding.greedy import (
+    Clusters,
+    ExactObjective,
+    Herded,
+    Objective,
+    Rbf,
+    RffObjective,
+    herd,
+)
+from crumb.selection.base import (
+    CellRows,
+    Demand,
+    Finder,
+    Nearest,
+    Problem,
+    Selection,
+    Strategy,
+    cluster,
+    nearest_centroid,
+)
 
 
 class MMD(Strategy):
