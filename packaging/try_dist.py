@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tarfile
@@ -36,6 +37,7 @@ def main(dist: Path, tests: list[str]) -> None:
             archive.extractall(place, filter="data")
         (source,) = place.glob("crumb_pfn-*")
         (source / "src").rename(place / "not-imported")  # tests see the wheel, not the source
+        os.environ["PYTHONPATH"] = str(source)  # scripts import the folders beside the package
         run(source, python, "-m", "pytest", "-n", "2", "--dist", "worksteal", *tests)
 
 
