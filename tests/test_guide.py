@@ -10,6 +10,9 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from lightgbm import LGBMClassifier
 from scale_tables import mixed, on_disk  # noqa: F401 (a fixture)
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -29,7 +32,7 @@ from sklearn.model_selection import (
 import crumb
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import BackendUnavailable, InvalidInput, PlanMismatch
-from crumb.guide import LEAST, Guide, apart, beside, fold_rows, log_odds, loss, mean_share
+from crumb.guide import LEAST, Guide, apart, beside, fold_rows, log_odds, loss, mean_share, mixture
 from crumb.online import CrumbOnline
 from crumb.pool import HeldRows
 from crumb.serve.schema import Schema
@@ -460,14 +463,15 @@ def test_auto_decides_the_same_for_targets_of_any_size() -> None:
     np.testing.assert_allclose(far.predict(X[:20]) / 1e300, near.predict(X[:20]), rtol=1e-3)
 
 
-def test_auto_answers_with_the_mean_that_it_says() -> None:
+def test_auto_answers_with_the_mixture_that_it_says() -> None:
     X = np.random.default_rng(0).normal(size=(900, 6))
     y = (X[:, 0] * X[:, 1] + X[:, 2:].sum(axis=1) > 0).astype(int)
     clf = CrumbClassifier(**CHEAP, guide="auto").fit(X[:300], y[:300])
     guide = clf.pool_.guide
     own = guide.answers(X[300:])
     plain = CrumbClassifier(**CHEAP, guide="trees" if guide.shown else None).fit(X[:300], y[:300])
-    expected = (1 - guide.share) * plain.predict_proba(X[300:]) + guide.share * own
+    expected = plain.predict_proba(X[300:]) ** (1 - guide.share) * own**guide.share
+    expected /= expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(clf.predict_proba(X[300:]), expected, rtol=1e-9)
     assert 0 < guide.share < 1
 
@@ -484,6 +488,24 @@ def test_the_likelier_network_and_the_mean_share() -> None:
     assert mean_share(np.stack([one, other]), 0, False) == (False, 0.5)
     exact = np.where(shares == 0, 0.0, 1.0)  # no error at all
     assert mean_share(np.stack([exact, exact]), 300, True) == (False, 0.0)
+
+
+@given(arrays(np.float64, (2, 5, 3), elements=st.floats(1e-6, 1.0)), st.floats(0, 1))
+def test_mixtures_of_probabilities_are_geometric_means(proba: np.ndarray, share: float) -> None:
+    found, own = proba / proba.sum(axis=2, keepdims=True)
+    answers = mixture(found, own, share)
+    np.testing.assert_allclose(answers.sum(axis=1), 1.0)
+    ratios = (found[:, :1] / found[:, 1:]) ** (1 - share) * (own[:, :1] / own[:, 1:]) ** share
+    np.testing.assert_allclose(answers[:, :1] / answers[:, 1:], ratios, rtol=1e-9)
+    np.testing.assert_allclose(mixture(own, found, 1 - share), answers, rtol=1e-9)
+
+
+def test_mixtures_at_the_ends() -> None:
+    sure, unsure = np.array([[1.0, 0.0]]), np.array([[0.2, 0.8]])
+    np.testing.assert_allclose(mixture(unsure, sure, 0.0), unsure)
+    np.testing.assert_allclose(mixture(unsure, sure, 1.0), sure, atol=1e-6)
+    assert 0 < mixture(unsure, sure, 0.5)[0, 1] < 1e-2  # impossible to one of them only
+    assert mixture(np.array([1.0]), np.array([3.0]), 0.25) == 1.5  # numbers: their mean
 
 
 def test_losses() -> None:

@@ -40,6 +40,7 @@ HELD_OUT = 2_000  # rows of the pool, by which "auto" decides
 SHARES = np.linspace(0, 1, 21)  # of the guide, that it looks at
 MOST_COLUMNS = 10  # for the network: of more classes, the principal components of their log-odds
 LEAST = 1e-5  # probabilities below it, and above 1 less it, have the log-odds of this one
+FAINT = 1e-7  # probabilities below it count as this one in a geometric mean
 
 
 @dataclass(eq=False)
@@ -51,7 +52,7 @@ class Guide:
     known: np.ndarray  # (m, …) out-of-fold answers
     ids: np.ndarray  # (m,) the row numbers that they belong to, rising
     shown: bool = True  # whether the network sees the columns
-    share: float = 0.0  # of the guide's own answer in the mean with the network's
+    share: float = 0.0  # of the guide's own answer in the mixture with the network's
     facts: dict[str, Any] = field(default_factory=dict)
 
     def held(self, held: Labelled) -> Labelled:
@@ -80,7 +81,7 @@ class Guide:
         if share == 1.0:
             return own
         found = network(beside(queries, self.columns(own)) if self.shown else queries)
-        return (1 - share) * found + share * own if share else found
+        return mixture(found, own, share) if share else found
 
     def columns(self, answers: np.ndarray) -> np.ndarray:
         """What the network sees of answers: log-odds, or standardised predictions (n, 1)."""
@@ -267,7 +268,7 @@ def weigh(
     def mixtures(table: Labelled) -> np.ndarray:
         asked = backend, table, contexts, labels, take(table.rows, held), output, options.verbose
         found, y, own = map(scaled, (infer(*asked), sample.y[held], guide.known[held]))
-        return np.array([loss(y, (1 - w) * found + w * own).mean() for w in SHARES])
+        return np.array([loss(y, mixture(found, own, w)).mean() for w in SHARES])
 
     losses = np.stack([mixtures(sample), mixtures(guide.held(sample))])
     shown, share = mean_share(losses, len(held), pool.n_classes is None)
@@ -287,6 +288,18 @@ def _contexts_without(
     smaller = replace(options, context_size=min(options.context_size, len(rest)))
     plan = others.plan(points[held], smaller, evidence=False)
     return [sample.ids[rest[context]] for context in plan.contexts], plan.labels
+
+
+def mixture(found: np.ndarray, own: np.ndarray, share: float) -> np.ndarray:
+    """The network's answers and the guide's: their mean, or of probabilities the geometric mean.
+
+    Where one of the two is certain and right, the geometric mean is nearly as certain.
+    """
+    if own.ndim == 1:
+        return (1 - share) * found + share * own
+    logs = [np.log(np.maximum(proba, FAINT)) for proba in (found, own)]
+    likely = np.exp((1 - share) * logs[0] + share * logs[1])
+    return likely / likely.sum(axis=1, keepdims=True)
 
 
 def mean_share(losses: np.ndarray, rows: int, squares: bool) -> tuple[bool, float]:
