@@ -139,6 +139,5 @@ def test_columns_and_rows_in_parts(make, lengths, monkeypatch):
     network = make()
     X, y = table(3, 26, 7), labels("classification", 3, 20)
     whole = forward(network, X, y, lengths=lengths)
-    monkeypatch.setattr("crumb.pfn.forward.CPU_COLUMNS", 3)
-    monkeypatch.setattr("crumb.pfn.forward.CPU_ROWS", 4)
+    monkeypatch.setattr("crumb.pfn.forward.CPU_BYTES", 3_000)
     torch.testing.assert_close(forward(network, X, y, lengths=lengths), whole, rtol=1e-5, atol=1e-6)

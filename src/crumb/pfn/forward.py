@@ -25,10 +25,10 @@ from crumb.pfn.tabicl_package import MultiheadAttention, MultiheadAttentionBlock
 
 Block = Callable[..., Tensor]
 
-# Tokens of a row up to which attention with its weights written out is the faster one on a GPU.
-MOST_DENSE = 144
-# Columns, and rows, that go through the network together on a CPU.
-CPU_COLUMNS, CPU_ROWS = 5, 256
+# Tokens of a row up to which attention with its weights written out is the faster one: on a GPU,
+# whose fused kernels work in tiles of 64 or 128 keys, and on a CPU.
+MOST_DENSE, CPU_DENSE = 144, 40
+CPU_BYTES = 1 << 20  # of cells that go through the network together on a CPU
 
 
 class Keys(NamedTuple):
@@ -94,8 +94,7 @@ def represent(
     network: TabICL, X: Tensor, y_train: Tensor, keys: Keys, dtype: torch.dtype, block: Block
 ) -> Tensor:
     """All rows (B, n, C·E) as ``forward`` has them before they learn from each other."""
-    cells = _columns(network, X, y_train, keys, dtype, block)  # (B, d, n, E)
-    return _rows(network, cells.transpose(1, 2), block)
+    return _rows(network, _columns(network, X, y_train, keys, dtype, block), block)
 
 
 def keys_of(y_train: Tensor, lengths: Tensor | None = None) -> Keys:
@@ -111,17 +110,20 @@ def attention_block(
     x: Tensor,
     source: Tensor | None = None,
     keys: Keys | None = None,
-    rotation: Tensor | None = None,
-    interleaved: bool = False,
+    turned: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Pre-norm attention of ``x`` (N, n, E) to ``source``, then the feed-forward layer.
 
     Without a ``source``, ``x`` looks at itself; with ``keys``, at these rows only. ``dtype`` is the
-    precision of the products, if it is not that of ``x``.
+    precision of the products, if it is not that of ``x``. With ``turned`` each place n has weights
+    of its own, and comes first: (n, N, E).
     """
     dtype = dtype or x.dtype
-    x = x + _attention(layer, x, source, keys, rotation, interleaved, dtype)
+    if turned is None:
+        x = x + _attention(layer, x, source, keys, dtype)
+    else:
+        x = x + _among_tokens(layer, x, source, turned)
     hidden = F.gelu(_linear(layer.linear1, _norm(layer.norm2, x).to(dtype)))
     return x + _linear(layer.linear2, hidden)
 
@@ -139,10 +141,9 @@ def _columns(
     # In this order x is no view in half precision. The compiler would tell views apart.
     x = cells.flatten(0, 1).to(dtype)  # (B·d, n, E)
     del cells
-    keys = keys.repeated(X.shape[2])
+    keys, induced = keys.repeated(X.shape[2]), partial(_induced, column, block=block)
     # A mask has a line for each of all columns.
-    together = CPU_COLUMNS if keys.mask is None else len(x)
-    x = _in_parts(partial(_induced, column, keys, block), x, 0, together)
+    x = _in_parts(partial(induced, keys), x, 0) if keys.mask is None else induced(keys, x)
     x = x.unflatten(0, (X.shape[0], X.shape[2]))
     if column.affine:
         scale = _norm(column.ln_w, _linear(column.out_w, x))
@@ -151,7 +152,7 @@ def _columns(
     return x
 
 
-def _induced(column: Any, keys: Keys, block: Block, x: Tensor) -> Tensor:
+def _induced(column: Any, keys: Keys, x: Tensor, block: Block) -> Tensor:
     """A few learnt points look at the training rows of a column, then all rows at the points."""
     for layer in column.tf_col.blocks:
         points = layer.ind_vectors.to(x.dtype).unsqueeze(0)
@@ -160,8 +161,9 @@ def _induced(column: Any, keys: Keys, block: Block, x: Tensor) -> Tensor:
     return x
 
 
-def _in_parts(work: Callable[[Tensor], Tensor], x: Tensor, dim: int, size: int) -> Tensor:
+def _in_parts(work: Callable[[Tensor], Tensor], x: Tensor, dim: int) -> Tensor:
     """On a CPU a few at a time, which stay in its caches; all at once elsewhere."""
+    size = max(1, CPU_BYTES * x.shape[dim] // max(1, x.nbytes))
     if x.device.type != "cpu" or x.shape[dim] <= size:
         return work(x)
     return torch.cat([work(part) for part in x.split(size, dim)], dim)
@@ -184,21 +186,27 @@ def _groups(column: Any, X: Tensor) -> Tensor:
     return torch.stack([X.roll(-(2**i), dims=1) for i in range(column.feature_group_size)], dim=-1)
 
 
-def _rows(network: TabICL, x: Tensor, block: Block) -> Tensor:
-    """Row interaction: the cells of a row (B, n, d, E), summed up in C tokens (B, n, C·E)."""
-    return _in_parts(partial(_summed, network.row_interactor, block), x, 1, CPU_ROWS)
+def _rows(network: TabICL, cells: Tensor, block: Block) -> Tensor:
+    """Row interaction: the cells of a row (B, d, n, E), summed up in C tokens (B, n, C·E)."""
+    row, shape = network.row_interactor, (cells.shape[0], cells.shape[2])
+    rope, x = row.tf_row.rope, cells.transpose(0, 1).flatten(1, 2)  # (d, B·n, E)
+    rotation = _rotation(rope.freqs, row.num_cls + len(x), rope.interleaved)
+    turned = [
+        _turned(layer.attn, rotation, rope.interleaved).to(x.dtype) for layer in row.tf_row.blocks
+    ]
+    x = _in_parts(partial(_summed, row, turned, block), x, 1)
+    return x.transpose(0, 1).flatten(1).unflatten(0, shape)
 
 
-def _summed(row: Any, block: Block, x: Tensor) -> Tensor:
-    rope, shape = row.tf_row.rope, x.shape[:2]
-    tokens = row.cls_tokens.to(x.dtype).expand(*shape, -1, -1)
-    x = torch.cat([tokens, x], dim=2).flatten(0, 1)  # (B·n, C + d, E)
-    rotation = _rotation(rope.freqs, x.shape[1], rope.interleaved).to(x.dtype)
+def _summed(row: Any, turned: list[Tensor], block: Block, x: Tensor) -> Tensor:
+    """Tokens first, then rows: (d, N, E) → (C, N, E)."""
+    tokens = row.cls_tokens.to(x.dtype).unsqueeze(1).expand(-1, x.shape[1], -1)
+    x = torch.cat([tokens, x])
     layers = list(row.tf_row.blocks)
-    for layer in layers[:-1]:
-        x = block(layer, x, rotation=rotation, interleaved=rope.interleaved)
-    x = block(layers[-1], x[:, : row.num_cls], x, rotation=rotation, interleaved=rope.interleaved)
-    return _norm(row.out_ln, x).flatten(1).unflatten(0, shape)
+    for layer, weights in zip(layers[:-1], turned, strict=False):
+        x = block(layer, x, turned=weights)
+    x = block(layers[-1], x[: row.num_cls], x, turned=turned[-1])
+    return _norm(row.out_ln, x)
 
 
 def _in_context(network: TabICL, rows: Tensor, y_train: Tensor, keys: Keys, block: Block) -> Tensor:
@@ -227,8 +235,6 @@ def _attention(
     x: Tensor,
     source: Tensor | None,
     keys: Keys | None,
-    rotation: Tensor | None,
-    interleaved: bool,
     dtype: torch.dtype,
 ) -> Tensor:
     attention: MultiheadAttention = layer.attn
@@ -246,18 +252,34 @@ def _attention(
     if keys is not None:
         k, v = k[:, : keys.most], v[:, : keys.most]
     q, k, v = (part.unflatten(-1, (heads, width // heads)).transpose(1, 2) for part in (q, k, v))
-    if rotation is not None:
-        q, k = _rotate(q, rotation, interleaved), _rotate(k, rotation, interleaved)
     if attention.ssmax_layer is not None and keys is not None:
         q = _scale_with_length(attention.ssmax_layer, q, keys.log)
     if q.shape[0] != k.shape[0]:  # learnt points serve every column; not all kernels repeat them
         q = q.expand(k.shape[0], -1, -1, -1).contiguous()
-    if rotation is not None and k.is_cuda and k.shape[2] <= MOST_DENSE:
-        # Several times faster than the fused kernels, which work in tiles of 64 or 128 keys.
+    attended = F.scaled_dot_product_attention(q, k, v, None if keys is None else keys.mask)
+    return _linear(attention.out_proj, attended.transpose(1, 2).flatten(2))
+
+
+def _among_tokens(
+    layer: MultiheadAttentionBlock, x: Tensor, source: Tensor | None, turned: Tensor
+) -> Tensor:
+    """Attention among the tokens of a row (n, N, E), whose weights (n, 1 + E, 3·E) are turned."""
+    attention, width = layer.attn, x.shape[-1]
+    everything = _norm(layer.norm1, x if source is None else source)
+    bias, weight = turned[:, :1], turned[:, 1:]
+    if source is None:
+        q, k, v = torch.baddbmm(bias, everything, weight).chunk(3, dim=-1)
+    else:  # the first tokens look at all
+        k, v = torch.baddbmm(bias[..., width:], everything, weight[..., width:]).chunk(2, dim=-1)
+        some, every = len(x), everything[: len(x)]
+        q = torch.baddbmm(bias[:some, :, :width], every, weight[:some, :, :width])
+    heads = (attention.num_heads, -1)
+    q, k, v = (part.unflatten(-1, heads).permute(1, 2, 0, 3) for part in (q, k, v))
+    if k.shape[2] <= (CPU_DENSE if k.device.type == "cpu" else MOST_DENSE):
         attended = ((q * q.shape[-1] ** -0.5) @ k.mT).float().softmax(-1).to(v.dtype) @ v
     else:
-        attended = F.scaled_dot_product_attention(q, k, v, None if keys is None else keys.mask)
-    return _linear(attention.out_proj, attended.transpose(1, 2).flatten(2))
+        attended = F.scaled_dot_product_attention(q, k, v)
+    return _linear(attention.out_proj, attended.permute(2, 0, 1, 3).flatten(2))
 
 
 def _scale_with_length(ssmax: QASSMaxMLP, q: Tensor, log_keys: Tensor) -> Tensor:
@@ -268,17 +290,30 @@ def _scale_with_length(ssmax: QASSMaxMLP, q: Tensor, log_keys: Tensor) -> Tensor
     return q * base.to(q.dtype) * (1 + torch.tanh(_linear(last, F.gelu(_linear(first, q)))))
 
 
+def _turned(attention: MultiheadAttention, rotation: Tensor, interleaved: bool) -> Tensor:
+    """(n, 1 + E, 3·E): bias and weights of the queries and keys, turned for each place, and values.
+
+    To turn the few weights is cheaper than to turn the queries and keys of every row.
+    """
+    width, heads = attention.embed_dim, attention.num_heads
+    every = torch.cat([attention.in_proj_bias.unsqueeze(1), attention.in_proj_weight], dim=1)
+    seen = every[: 2 * width].unflatten(0, (2 * heads, -1)).mT  # (2·heads, 1 + E, E / heads)
+    seen = _rotate(seen, rotation, interleaved).transpose(1, 2).flatten(2)
+    return torch.cat([seen, every[2 * width :].mT.expand(len(seen), -1, -1)], dim=-1)
+
+
 def _rotation(frequencies: Tensor, length: int, interleaved: bool) -> Tensor:
-    """(2, length, E / heads): cosines and sines of the rotary position encoding."""
+    """(2, length, 1, 1, E / heads): cosines and sines of the rotary position encoding."""
     places = torch.arange(length, device=frequencies.device, dtype=frequencies.dtype)
     angles = torch.outer(places, frequencies)
     turns = torch.stack([angles.cos(), angles.sin()])
-    return turns.repeat_interleave(2, dim=-1) if interleaved else turns.repeat(1, 1, 2)
+    turns = turns.repeat_interleave(2, dim=-1) if interleaved else turns.repeat(1, 1, 2)
+    return turns[:, :, None, None]
 
 
 def _rotate(x: Tensor, rotation: Tensor, interleaved: bool) -> Tensor:
     """Pairs of dimensions turned in their plane: neighbours in v1, one of each half in v2."""
-    cos, sin = rotation[0, : x.shape[2]], rotation[1, : x.shape[2]]
+    cos, sin = rotation
     if interleaved:
         first, second = x.unflatten(-1, (-1, 2)).unbind(-1)
         return x * cos + torch.stack([-second, first], dim=-1).flatten(-2) * sin
