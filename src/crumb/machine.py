@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache
 from numbers import Integral
 from typing import Any
 
@@ -25,9 +26,6 @@ from crumb.errors import InvalidInput
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 UNKNOWN = 1 << 62  # bytes: nobody says how many are free
-# Once a block of this size is freed, glibc keeps twice as much of what is freed later. It gives the
-# rest back, and fresh memory from the system takes a tenth of a pass. It learns up to 32 MiB.
-FREED_BYTES = 31 << 20
 
 MapBlocks = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
@@ -156,12 +154,21 @@ def block_threads(n_jobs: int | None, device: str = "cpu") -> Iterator[MapBlocks
         yield mapped
 
 
+@cache
+def keep_freed_memory() -> None:
+    """Fresh memory from the system takes a tenth of a pass, so what is freed should stay here.
+
+    glibc keeps twice the size of the largest block that was ever freed, if that had at most 32 MiB.
+    """
+    bytes(31 << 20)
+
+
 @contextmanager
 def task_threads(n_jobs: int | None, tasks: int) -> Iterator[MapBlocks]:
     """A ``map`` for up to this many tasks at a time; few tasks get several threads each."""
     jobs = resolve_jobs(n_jobs)
     workers = max(1, min(jobs, tasks))
-    bytes(FREED_BYTES)
+    keep_freed_memory()
     with torch_threads(jobs // workers):  # new threads take this over
         if workers == 1:
             yield map

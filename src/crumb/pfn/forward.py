@@ -256,8 +256,10 @@ def _attention(
         q = _scale_with_length(attention.ssmax_layer, q, keys.log)
     if q.shape[0] != k.shape[0]:  # learnt points serve every column; not all kernels repeat them
         q = q.expand(k.shape[0], -1, -1, -1).contiguous()
+    if q.device.type == "cpu":  # whose kernels are slower in half precision
+        q, k, v = q.float(), k.float(), v.float()
     attended = F.scaled_dot_product_attention(q, k, v, None if keys is None else keys.mask)
-    return _linear(attention.out_proj, attended.transpose(1, 2).flatten(2))
+    return _linear(attention.out_proj, attended.transpose(1, 2).flatten(2).to(dtype))
 
 
 def _among_tokens(
@@ -265,20 +267,24 @@ def _among_tokens(
 ) -> Tensor:
     """Attention among the tokens of a row (n, N, E), whose weights (n, 1 + E, 3·E) are turned."""
     attention, width = layer.attn, x.shape[-1]
-    everything = _norm(layer.norm1, x if source is None else source)
     bias, weight = turned[:, :1], turned[:, 1:]
+
+    def part(some: Tensor, which: slice) -> Tensor:
+        """(q, k or v, N, heads, n, E / heads)"""
+        n = len(some)
+        made = torch.baddbmm(bias[:n, :, which], some, weight[:n, :, which])
+        made = made.unflatten(-1, (-1, attention.num_heads, width // attention.num_heads))
+        return made.permute(2, 1, 3, 0, 4).contiguous()
+
     if source is None:
-        q, k, v = torch.baddbmm(bias, everything, weight).chunk(3, dim=-1)
+        q, k, v = part(_norm(layer.norm1, x), slice(None))
     else:  # the first tokens look at all
-        k, v = torch.baddbmm(bias[..., width:], everything, weight[..., width:]).chunk(2, dim=-1)
-        some, every = len(x), everything[: len(x)]
-        q = torch.baddbmm(bias[:some, :, :width], every, weight[:some, :, :width])
-    heads = (attention.num_heads, -1)
-    q, k, v = (part.unflatten(-1, heads).permute(1, 2, 0, 3) for part in (q, k, v))
+        source = _norm(layer.norm1, source)
+        (q,), (k, v) = part(source[: len(x)], slice(width)), part(source, slice(width, None))
     if k.shape[2] <= (CPU_DENSE if k.device.type == "cpu" else MOST_DENSE):
-        attended = ((q * q.shape[-1] ** -0.5) @ k.mT).float().softmax(-1).to(v.dtype) @ v
+        attended = (q @ k.mT).float().softmax(-1).to(v.dtype) @ v
     else:
-        attended = F.scaled_dot_product_attention(q, k, v)
+        attended = F.scaled_dot_product_attention(q, k, v, scale=1.0)
     return _linear(attention.out_proj, attended.permute(2, 0, 1, 3).flatten(2))
 
 
@@ -299,6 +305,7 @@ def _turned(attention: MultiheadAttention, rotation: Tensor, interleaved: bool) 
     every = torch.cat([attention.in_proj_bias.unsqueeze(1), attention.in_proj_weight], dim=1)
     seen = every[: 2 * width].unflatten(0, (2 * heads, -1)).mT  # (2·heads, 1 + E, E / heads)
     seen = _rotate(seen, rotation, interleaved).transpose(1, 2).flatten(2)
+    seen[..., :width] *= (width / heads) ** -0.5
     return torch.cat([seen, every[2 * width :].mT.expand(len(seen), -1, -1)], dim=-1)
 
 
