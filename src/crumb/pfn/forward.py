@@ -291,7 +291,7 @@ def _scale_with_length(ssmax: QASSMaxMLP, q: Tensor, log_keys: Tensor) -> Tensor
     base = base.unsqueeze(2)  # (1 or N, heads, 1, 1 or width)
     first, last = ssmax.query_mlp[0], ssmax.query_mlp[2]
     bent = _linear(last, F.gelu(_linear(first, q)))
-    # 1 + tanh(x), which takes six times as long on a CPU, is 2 · sigmoid(2 x).
+    # 2 · sigmoid(2 x) is 1 + tanh(x), and several times faster on a CPU.
     return q * (2 * base.to(q.dtype)) * torch.sigmoid(2 * bent)
 
 
