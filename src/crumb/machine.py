@@ -156,7 +156,7 @@ def block_threads(n_jobs: int | None, device: str = "cpu") -> Iterator[MapBlocks
 
 @cache
 def keep_freed_memory() -> None:
-    """Fresh memory from the system takes a tenth of a pass, so what is freed should stay here.
+    """Fresh memory takes up to a tenth of a pass, so the process keeps what is freed.
 
     glibc keeps twice the size of the largest block that was ever freed, if that had at most 32 MiB.
     """
