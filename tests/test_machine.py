@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -153,3 +156,26 @@ def test_the_last_one_who_wants_single_threads_lifts_the_limit() -> None:
         assert blas_threads() == {1}
         second.__exit__(None, None, None)
         assert blas_threads() == {3}
+
+
+FRESH_PAGES = """
+import resource
+import numpy as np
+from crumb.machine import block_threads
+
+def fresh() -> int:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [np.ones(1 << 20, np.uint8) for _ in range(20)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+with block_threads(1):
+    fresh(), fresh()
+    print(fresh())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have other rules")
+def test_freed_memory_is_used_again():
+    """20 MiB in blocks of 1 MiB are 5,120 pages; a system that gives larger ones needs fewer."""
+    done = subprocess.run([sys.executable, "-c", FRESH_PAGES], capture_output=True, check=True)
+    assert int(done.stdout) < 100

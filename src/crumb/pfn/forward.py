@@ -25,10 +25,10 @@ from crumb.pfn.tabicl_package import MultiheadAttention, MultiheadAttentionBlock
 
 Block = Callable[..., Tensor]
 
-# Tokens of a row up to which attention with its weights written out is the faster one on a GPU.
-MOST_DENSE = 144
-# Columns, and rows, that go through the network together on a CPU.
-CPU_COLUMNS, CPU_ROWS = 5, 256
+# Tokens of a row up to which attention with its weights written out is the faster one: on a GPU,
+# whose fused kernels work in tiles of 64 or 128 keys, and on a CPU.
+MOST_DENSE, CPU_DENSE = 144, 40
+CPU_BYTES = 1 << 20  # of cells that go through the network together on a CPU
 
 
 class Keys(NamedTuple):
@@ -94,8 +94,7 @@ def represent(
     network: TabICL, X: Tensor, y_train: Tensor, keys: Keys, dtype: torch.dtype, block: Block
 ) -> Tensor:
     """All rows (B, n, C·E) as ``forward`` has them before they learn from each other."""
-    cells = _columns(network, X, y_train, keys, dtype, block)  # (B, d, n, E)
-    return _rows(network, cells.transpose(1, 2), block)
+    return _rows(network, _columns(network, X, y_train, keys, dtype, block), block)
 
 
 def keys_of(y_train: Tensor, lengths: Tensor | None = None) -> Keys:
@@ -111,17 +110,20 @@ def attention_block(
     x: Tensor,
     source: Tensor | None = None,
     keys: Keys | None = None,
-    rotation: Tensor | None = None,
-    interleaved: bool = False,
+    turned: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
     """Pre-norm attention of ``x`` (N, n, E) to ``source``, then the feed-forward layer.
 
     Without a ``source``, ``x`` looks at itself; with ``keys``, at these rows only. ``dtype`` is the
-    precision of the products, if it is not that of ``x``.
+    precision of the products, if it is not that of ``x``. With weights ``turned`` for each place n
+    of a row, ``x`` is (n, N, E).
     """
     dtype = dtype or x.dtype
-    x = x + _attention(layer, x, source, keys, rotation, interleaved, dtype)
+    if turned is None:
+        x = x + _attention(layer, x, source, keys, dtype)
+    else:
+        x = x + _among_tokens(layer, x, x if source is None else source, turned)
     hidden = F.gelu(_linear(layer.linear1, _norm(layer.norm2, x).to(dtype)))
     return x + _linear(layer.linear2, hidden)
 
@@ -139,10 +141,9 @@ def _columns(
     # In this order x is no view in half precision. The compiler would tell views apart.
     x = cells.flatten(0, 1).to(dtype)  # (B·d, n, E)
     del cells
-    keys = keys.repeated(X.shape[2])
+    keys, induced = keys.repeated(X.shape[2]), partial(_induced, column, block=block)
     # A mask has a line for each of all columns.
-    together = CPU_COLUMNS if keys.mask is None else len(x)
-    x = _in_parts(partial(_induced, column, keys, block), x, 0, together)
+    x = _in_parts(partial(induced, keys), x, 0) if keys.mask is None else induced(keys, x)
     x = x.unflatten(0, (X.shape[0], X.shape[2]))
     if column.affine:
         scale = _norm(column.ln_w, _linear(column.out_w, x))
@@ -151,7 +152,7 @@ def _columns(
     return x
 
 
-def _induced(column: Any, keys: Keys, block: Block, x: Tensor) -> Tensor:
+def _induced(column: Any, keys: Keys, x: Tensor, block: Block) -> Tensor:
     """A few learnt points look at the training rows of a column, then all rows at the points."""
     for layer in column.tf_col.blocks:
         points = layer.ind_vectors.to(x.dtype).unsqueeze(0)
@@ -160,8 +161,9 @@ def _induced(column: Any, keys: Keys, block: Block, x: Tensor) -> Tensor:
     return x
 
 
-def _in_parts(work: Callable[[Tensor], Tensor], x: Tensor, dim: int, size: int) -> Tensor:
+def _in_parts(work: Callable[[Tensor], Tensor], x: Tensor, dim: int) -> Tensor:
     """On a CPU a few at a time, which stay in its caches; all at once elsewhere."""
+    size = max(1, CPU_BYTES * x.shape[dim] // max(1, x.nbytes))
     if x.device.type != "cpu" or x.shape[dim] <= size:
         return work(x)
     return torch.cat([work(part) for part in x.split(size, dim)], dim)
@@ -184,21 +186,28 @@ def _groups(column: Any, X: Tensor) -> Tensor:
     return torch.stack([X.roll(-(2**i), dims=1) for i in range(column.feature_group_size)], dim=-1)
 
 
-def _rows(network: TabICL, x: Tensor, block: Block) -> Tensor:
-    """Row interaction: the cells of a row (B, n, d, E), summed up in C tokens (B, n, C·E)."""
-    return _in_parts(partial(_summed, network.row_interactor, block), x, 1, CPU_ROWS)
+def _rows(network: TabICL, cells: Tensor, block: Block) -> Tensor:
+    """Row interaction: the cells of a row (B, d, n, E), summed up in C tokens (B, n, C·E)."""
+    row, shape = network.row_interactor, (cells.shape[0], cells.shape[2])
+    x = cells.transpose(0, 1).flatten(1, 2)  # (d, B·n, E)
+    angles = _angles(row.tf_row.rope.freqs, row.num_cls + len(x))
+    layers = [
+        (layer, _turned(layer.attn, angles, row.tf_row.rope.interleaved).to(x.dtype))
+        for layer in row.tf_row.blocks
+    ]
+    x = _in_parts(partial(_summed, row, layers, block), x, 1)
+    return x.transpose(0, 1).flatten(1).unflatten(0, shape)
 
 
-def _summed(row: Any, block: Block, x: Tensor) -> Tensor:
-    rope, shape = row.tf_row.rope, x.shape[:2]
-    tokens = row.cls_tokens.to(x.dtype).expand(*shape, -1, -1)
-    x = torch.cat([tokens, x], dim=2).flatten(0, 1)  # (B·n, C + d, E)
-    rotation = _rotation(rope.freqs, x.shape[1], rope.interleaved).to(x.dtype)
-    layers = list(row.tf_row.blocks)
-    for layer in layers[:-1]:
-        x = block(layer, x, rotation=rotation, interleaved=rope.interleaved)
-    x = block(layers[-1], x[:, : row.num_cls], x, rotation=rotation, interleaved=rope.interleaved)
-    return _norm(row.out_ln, x).flatten(1).unflatten(0, shape)
+def _summed(
+    row: Any, layers: list[tuple[MultiheadAttentionBlock, Tensor]], block: Block, x: Tensor
+) -> Tensor:
+    """The places in a row come first: (d, N, E) → (C, N, E)."""
+    tokens = row.cls_tokens.to(x.dtype).unsqueeze(1).expand(-1, x.shape[1], -1)
+    x, (last, turned) = torch.cat([tokens, x]), layers[-1]
+    for layer, weights in layers[:-1]:
+        x = block(layer, x, turned=weights)
+    return _norm(row.out_ln, block(last, x[: row.num_cls], x, turned=turned))
 
 
 def _in_context(network: TabICL, rows: Tensor, y_train: Tensor, keys: Keys, block: Block) -> Tensor:
@@ -227,8 +236,6 @@ def _attention(
     x: Tensor,
     source: Tensor | None,
     keys: Keys | None,
-    rotation: Tensor | None,
-    interleaved: bool,
     dtype: torch.dtype,
 ) -> Tensor:
     attention: MultiheadAttention = layer.attn
@@ -246,18 +253,36 @@ def _attention(
     if keys is not None:
         k, v = k[:, : keys.most], v[:, : keys.most]
     q, k, v = (part.unflatten(-1, (heads, width // heads)).transpose(1, 2) for part in (q, k, v))
-    if rotation is not None:
-        q, k = _rotate(q, rotation, interleaved), _rotate(k, rotation, interleaved)
     if attention.ssmax_layer is not None and keys is not None:
         q = _scale_with_length(attention.ssmax_layer, q, keys.log)
     if q.shape[0] != k.shape[0]:  # learnt points serve every column; not all kernels repeat them
         q = q.expand(k.shape[0], -1, -1, -1).contiguous()
-    if rotation is not None and k.is_cuda and k.shape[2] <= MOST_DENSE:
-        # Several times faster than the fused kernels, which work in tiles of 64 or 128 keys.
-        attended = ((q * q.shape[-1] ** -0.5) @ k.mT).float().softmax(-1).to(v.dtype) @ v
+    if q.device.type == "cpu":  # whose kernels are slower in half precision
+        q, k, v = q.float(), k.float(), v.float()
+    attended = F.scaled_dot_product_attention(q, k, v, None if keys is None else keys.mask)
+    return _linear(attention.out_proj, attended.transpose(1, 2).flatten(2).to(dtype))
+
+
+def _among_tokens(
+    layer: MultiheadAttentionBlock, x: Tensor, tokens: Tensor, turned: Tensor
+) -> Tensor:
+    """Attention of ``x``, the first tokens of N rows, to all of their ``tokens`` (n, N, E)."""
+    width, heads = x.shape[-1], layer.attn.num_heads
+
+    def part(tokens: Tensor, which: slice) -> Tensor:
+        """(1 or 2, N, heads, n, E / heads): queries, or keys and values."""
+        weights = turned[: len(tokens), :, which]
+        made = torch.baddbmm(weights[:, :1], tokens, weights[:, 1:])
+        made = made.unflatten(-1, (-1, heads, width // heads))
+        return made.permute(2, 1, 3, 0, 4).contiguous()
+
+    tokens = _norm(layer.norm1, tokens)
+    (q,), (k, v) = part(tokens[: len(x)], slice(width)), part(tokens, slice(width, None))
+    if k.shape[2] <= (CPU_DENSE if k.device.type == "cpu" else MOST_DENSE):
+        attended = (q @ k.mT).float().softmax(-1).to(v.dtype) @ v
     else:
-        attended = F.scaled_dot_product_attention(q, k, v, None if keys is None else keys.mask)
-    return _linear(attention.out_proj, attended.transpose(1, 2).flatten(2))
+        attended = F.scaled_dot_product_attention(q, k, v, scale=1.0)
+    return _linear(layer.attn.out_proj, attended.permute(2, 0, 1, 3).flatten(2))
 
 
 def _scale_with_length(ssmax: QASSMaxMLP, q: Tensor, log_keys: Tensor) -> Tensor:
@@ -265,25 +290,34 @@ def _scale_with_length(ssmax: QASSMaxMLP, q: Tensor, log_keys: Tensor) -> Tensor
     base = ssmax.base_mlp(log_keys).unflatten(1, (ssmax.num_heads, -1))
     base = base.unsqueeze(2)  # (1 or N, heads, 1, 1 or width)
     first, last = ssmax.query_mlp[0], ssmax.query_mlp[2]
-    return q * base.to(q.dtype) * (1 + torch.tanh(_linear(last, F.gelu(_linear(first, q)))))
+    bent = _linear(last, F.gelu(_linear(first, q)))
+    # 2 · sigmoid(2 x) is 1 + tanh(x), and several times faster on a CPU.
+    return q * (2 * base.to(q.dtype)) * torch.sigmoid(2 * bent)
 
 
-def _rotation(frequencies: Tensor, length: int, interleaved: bool) -> Tensor:
-    """(2, length, E / heads): cosines and sines of the rotary position encoding."""
+def _angles(frequencies: Tensor, length: int) -> Tensor:
+    """Of the rotary position encoding, for each place and pair of dimensions: (n, E / heads / 2)"""
     places = torch.arange(length, device=frequencies.device, dtype=frequencies.dtype)
-    angles = torch.outer(places, frequencies)
-    turns = torch.stack([angles.cos(), angles.sin()])
-    return turns.repeat_interleave(2, dim=-1) if interleaved else turns.repeat(1, 1, 2)
+    return torch.outer(places, frequencies)
 
 
-def _rotate(x: Tensor, rotation: Tensor, interleaved: bool) -> Tensor:
-    """Pairs of dimensions turned in their plane: neighbours in v1, one of each half in v2."""
-    cos, sin = rotation[0, : x.shape[2]], rotation[1, : x.shape[2]]
-    if interleaved:
-        first, second = x.unflatten(-1, (-1, 2)).unbind(-1)
-        return x * cos + torch.stack([-second, first], dim=-1).flatten(-2) * sin
-    first, second = x.chunk(2, dim=-1)
-    return x * cos + torch.cat([-second, first], dim=-1) * sin
+def _turned(attention: MultiheadAttention, angles: Tensor, interleaved: bool) -> Tensor:
+    """(n, 1 + E, 3·E): bias and weights of queries, keys and values for each place of a row.
+
+    Queries and keys are turned by their place. Here their few weights are, and queries are scaled,
+    which is cheaper than to do it to all rows. A pair of dimensions are neighbours in v1, and one
+    of each half in v2; which of them comes first is the same to their product.
+    """
+    width, heads = attention.embed_dim, attention.num_heads
+    every = torch.cat([attention.in_proj_bias.unsqueeze(1), attention.in_proj_weight], dim=1)
+    q, k, v = every.chunk(3)
+    seen = torch.cat([q * (width / heads) ** -0.5, k])
+    pairs = seen.unflatten(0, (2 * heads, -1, 2) if interleaved else (2 * heads, 2, -1))
+    first, second = pairs.unbind(2 if interleaved else 1)  # (2·heads, E / heads / 2, 1 + E)
+    cos, sin = angles.cos()[:, None, :, None], angles.sin()[:, None, :, None]
+    turned = torch.stack([first * cos - second * sin, second * cos + first * sin], dim=2)
+    turned = torch.cat([turned.flatten(1, 3), v.expand(len(angles), -1, -1)], dim=1)
+    return turned.mT.contiguous()
 
 
 def _norm(norm: torch.nn.LayerNorm, x: Tensor) -> Tensor:

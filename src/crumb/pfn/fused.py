@@ -149,7 +149,7 @@ class FusedPasses:
                 self._run(stack, budget)
         return [None if one is None or one.refused else self._answer(one) for one in prepared]
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def embed(self, task: ContextTask) -> np.ndarray:
         """The queries (q, C·E) before rows learn from each other, as the first member sees them."""
         (one,) = self._prepared([task], most_members=1)
@@ -247,7 +247,7 @@ class FusedPasses:
             return self._pass([table], budget)[0]
         return None
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def _pass(self, stack: list[Table], budget: int) -> np.ndarray:
         (X, y, lengths), dtype = self._stacked(stack), stack[0].task.dtype
         cells = Footprint.of(self.network, X.shape[2], dtype).cells * X.shape[1]
