@@ -10,9 +10,6 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from lightgbm import LGBMClassifier
 from scale_tables import mixed, on_disk  # noqa: F401 (a fixture)
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -32,7 +29,8 @@ from sklearn.model_selection import (
 import crumb
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import BackendUnavailable, InvalidInput, PlanMismatch
-from crumb.guide import LEAST, Guide, apart, beside, fold_rows, log_odds, loss, mean_share, mixture
+from crumb.guide import Guide, apart, beside, fold_rows, log_odds
+from crumb.mixing import LEAST
 from crumb.online import CrumbOnline
 from crumb.pool import HeldRows
 from crumb.serve.schema import Schema
@@ -372,10 +370,10 @@ def test_saved_regression_and_a_damaged_file(tmp_path) -> None:
     from crumb.files import read_archive, write_archive
 
     about, arrays, files = read_archive(tmp_path / "reg.crumb", "crumb-estimator", 1)
-    del files["guide1.txt"]
+    del files["guide1.0.txt"]
     plain = {name: about[name] for name in about if name not in ("format", "version")}
     write_archive(tmp_path / "bad.crumb", "crumb-estimator", 1, plain, arrays, files)
-    with pytest.raises(PlanMismatch, match=r"guide1\.txt"):
+    with pytest.raises(PlanMismatch, match=r"guide1\.0\.txt"):
         crumb.load(tmp_path / "bad.crumb")
 
 
@@ -474,44 +472,6 @@ def test_auto_answers_with_the_mixture_that_it_says() -> None:
     expected /= expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(clf.predict_proba(X[300:]), expected, rtol=1e-9)
     assert 0 < guide.share < 1
-
-
-def test_the_likelier_network_and_the_mean_share() -> None:
-    shares = np.linspace(0, 1, 21)
-    level = np.full((2, 21), 0.3)
-    assert mean_share(level, 300, False) == (False, 0.5)  # nothing is known: half and half
-    one, other = 0.3 + (shares - 0.2) ** 2, 0.31 + (shares - 0.2) ** 2
-    assert mean_share(np.stack([one, other]), 10_000, False) == (False, 0.2)
-    assert mean_share(np.stack([other, one]), 10_000, True) == (True, 0.2)
-    shrunk = mean_share(np.stack([one, other]), 10, False)[1]
-    assert 0.2 < shrunk < 0.5  # few rows
-    assert mean_share(np.stack([one, other]), 0, False) == (False, 0.5)
-    exact = np.where(shares == 0, 0.0, 1.0)  # no error at all
-    assert mean_share(np.stack([exact, exact]), 300, True) == (False, 0.0)
-
-
-@given(arrays(np.float64, (2, 5, 3), elements=st.floats(1e-6, 1.0)), st.floats(0, 1))
-def test_mixtures_of_probabilities_are_geometric_means(proba: np.ndarray, share: float) -> None:
-    found, own = proba / proba.sum(axis=2, keepdims=True)
-    answers = mixture(found, own, share)
-    np.testing.assert_allclose(answers.sum(axis=1), 1.0)
-    ratios = (found[:, :1] / found[:, 1:]) ** (1 - share) * (own[:, :1] / own[:, 1:]) ** share
-    np.testing.assert_allclose(answers[:, :1] / answers[:, 1:], ratios, rtol=1e-9)
-    np.testing.assert_allclose(mixture(own, found, 1 - share), answers, rtol=1e-9)
-
-
-def test_mixtures_at_the_ends() -> None:
-    sure, unsure = np.array([[1.0, 0.0]]), np.array([[0.2, 0.8]])
-    np.testing.assert_allclose(mixture(unsure, sure, 0.0), unsure)
-    np.testing.assert_allclose(mixture(unsure, sure, 1.0), sure, atol=1e-6)
-    assert 0 < mixture(unsure, sure, 0.5)[0, 1] < 1e-2  # impossible to one of them only
-    assert mixture(np.array([1.0]), np.array([3.0]), 0.25) == 1.5  # numbers: their mean
-
-
-def test_losses() -> None:
-    np.testing.assert_allclose(loss(np.array([1.0, 2.0]), np.array([0.0, 4.0])), [1.0, 4.0])
-    proba = np.array([[0.5, 0.5], [1.0, 0.0]])
-    np.testing.assert_allclose(loss(np.array([0, 1]), proba), [np.log(2), -np.log(LEAST)])
 
 
 def test_auto_with_a_model_without_probabilities_shows_the_guide() -> None:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
 
-from crumb.trees import MORE_ROWS, ROUNDS, Trees, scattered
+from crumb.trees import LEAVES, MORE_ROWS, ROUNDS, Trees, scattered
 
 
 def rows(count: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -27,24 +27,46 @@ def test_training_stops_early_and_the_whole_pool_takes_as_many_rounds() -> None:
     X, y = rows()
     trees = Trees(3, [])
     stop = np.arange(60)
-    booster, known = trees.fit(X, y, stop)
+    boosters, known = trees.fit(X, y, stop)
     assert known.tolist() == [0, 1, 2]
-    assert trees.rounds == [booster.best_iteration]
-    assert booster.best_iteration < ROUNDS
+    assert trees.rounds == [tuple(booster.best_iteration for booster in boosters)]
     whole, _ = trees.fit(X, y, None)
-    assert whole.current_iteration() == int(MORE_ROWS * trees.rounds[0])
+    for one, other, rounds, leaves in zip(boosters, whole, trees.rounds[0], LEAVES, strict=True):
+        assert one.best_iteration < ROUNDS
+        assert other.current_iteration() == int(MORE_ROWS * rounds)
+        assert one.params["num_leaves"] == leaves
+
+
+def test_the_kind_that_explains_more_has_the_larger_share() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(3000, 2))
+    fine = (X[:, 0] * 64 // 1 + X[:, 1] * 64 // 1) % 2  # a chessboard: needs many leaves
+    noise = (X[:, 0] + rng.normal(size=3000) > 0.5).astype(float)
+    shares = {}
+    for name, y in (("fine", fine), ("noise", noise)):
+        trees = Trees(None, [])
+        known = trees.answers(trees.fit(X[:2000], y[:2000], np.arange(200)), X[2000:])
+        trees.weigh(y[2000:], known)
+        share, (few, many) = trees.many, known
+        expected = (1 - share) * few + share * many
+        np.testing.assert_allclose(trees.joined(known), expected)
+        shares[name] = share
+    assert shares["noise"] < 0.3
+    assert shares["noise"] < shares["fine"]
 
 
 def test_trees_do_not_depend_on_the_number_of_threads() -> None:
     X, y = rows()
-    models = [Trees(3, [], jobs=jobs).fit(X, y, np.arange(60))[0] for jobs in (1, 2)]
-    one, two = (model.predict(X) for model in models)
+    trees = Trees(3, [])
+    one, two = (
+        trees.answers(Trees(3, [], jobs=jobs).fit(X, y, np.arange(60)), X) for jobs in (1, 2)
+    )
     np.testing.assert_array_equal(one, two)
 
 
 def test_the_text_of_a_model_is_the_model() -> None:
     X, y = rows()
-    booster, _ = Trees(3, []).fit(X, y, np.arange(60))
+    (booster, _), _ = Trees(3, []).fit(X, y, np.arange(60))
     again = lightgbm.Booster(model_str=booster.model_to_string())
     np.testing.assert_array_equal(again.predict(X), booster.predict(X))
 
@@ -53,7 +75,7 @@ def test_classes_that_a_model_does_not_know() -> None:
     X, y = rows(90)
     trees = Trees(5, [])
     model = trees.fit(X, np.where(y == 2, 4, 1), np.arange(9))
-    proba = trees.answers(model, X)
+    proba = trees.answers(model, X)[1]
     assert proba.shape == (90, 5)
     assert (proba[:, [0, 2, 3]] == 0).all()
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
@@ -67,4 +89,12 @@ def test_numbers_have_their_own_scale() -> None:
     target = 1e9 + X[:, 0]
     trees = Trees(None, [])
     found = trees.answers(trees.fit(X, target, np.arange(60)), X)
-    assert np.corrcoef(found - 1e9, X[:, 0])[0, 1] == pytest.approx(1.0, abs=0.01)
+    assert np.corrcoef(found[0] - 1e9, X[:, 0])[0, 1] == pytest.approx(1.0, abs=0.01)
+
+
+def test_many_classes_have_fewer_rounds(monkeypatch) -> None:
+    monkeypatch.setattr("crumb.trees.MOST_TREES", 30)
+    X, y = rows()
+    trees = Trees(3, [])
+    boosters, _ = trees.fit(X, y, np.arange(60))
+    assert [booster.num_trees() for booster in boosters] == [30, 30]  # ten rounds of three trees

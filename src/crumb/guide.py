@@ -24,6 +24,7 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeri
 from crumb.errors import InvalidInput
 from crumb.infer import infer
 from crumb.machine import progress_bar, quiet, resolve_jobs
+from crumb.mixing import LEAST, losses, mean_share, mixture
 from crumb.pfn.base import Backend, Output, TargetScale
 from crumb.pool import HeldRows, Labelled, TablePool
 from crumb.rng import generator
@@ -37,10 +38,7 @@ if TYPE_CHECKING:
 FOLDS = 5
 STOPPING = 10  # one row in so many ends the training of trees
 HELD_OUT = 2_000  # rows of the pool, by which "auto" decides
-SHARES = np.linspace(0, 1, 21)  # of the guide, that it looks at
 MOST_COLUMNS = 10  # for the network: of more classes, the principal components of their log-odds
-LEAST = 1e-5  # probabilities below it, and above 1 less it, have the log-odds of this one
-FAINT = 1e-7  # probabilities below it count as this one in a geometric mean
 
 
 @dataclass(eq=False)
@@ -103,7 +101,7 @@ class Guide:
         """
         table = self.learner.table(rows)
         whole, *folds = (self.learner.answers(model, table) for model in self.models)
-        return (whole + np.mean(folds, axis=0)) / 2 if folds else whole
+        return self.learner.joined((whole + np.mean(folds, axis=0)) / 2 if folds else whole)
 
     def pack(self) -> tuple[dict[str, Any], dict[str, np.ndarray], dict[str, bytes]]:
         """For a file: what JSON can hold, arrays, and LightGBM's own text."""
@@ -114,20 +112,31 @@ class Guide:
                 "or joblib.dump for files that stay with you."
             )
         about: dict[str, Any] = {name: getattr(self, name) for name in ("shown", "share", "facts")}
-        about |= {"n_classes": learner.n_classes, "categories": learner.categories}
-        about |= {"words": list(learner.words.items()), "models": len(self.models)}
+        about |= {name: getattr(learner, name) for name in ("n_classes", "categories", "many")}
+        about |= {"words": list(learner.words.items())}
+        about |= {"models": [len(boosters) for boosters, _ in self.models]}
         arrays = {"guide": self.known} | {f"guide{i}": m[1] for i, m in enumerate(self.models)}
-        texts = [booster.model_to_string() if booster else "" for booster, _ in self.models]
-        return about, arrays, {f"guide{i}.txt": text.encode() for i, text in enumerate(texts)}
+        texts = {
+            f"guide{i}.{j}.txt": booster.model_to_string().encode()
+            for i, (boosters, _) in enumerate(self.models)
+            for j, booster in enumerate(boosters)
+        }
+        return about, arrays, texts
 
     @classmethod
     def unpack(
         cls, about: dict[str, Any], arrays: dict[str, np.ndarray], files: dict[str, bytes]
     ) -> Guide:
         learner = Trees(about["n_classes"], about["categories"], words=dict(about["words"]))
-        texts = [files[f"guide{i}.txt"].decode() for i in range(about["models"])]
-        boosters = [lightgbm().Booster(model_str=text) if text else None for text in texts]
-        models = [(booster, arrays[f"guide{i}"]) for i, booster in enumerate(boosters)]
+        learner.many = about["many"]
+
+        def booster(i: int, j: int) -> Any:
+            return lightgbm().Booster(model_str=files[f"guide{i}.{j}.txt"].decode())
+
+        models = [
+            ([booster(i, j) for j in range(kinds)], arrays[f"guide{i}"])
+            for i, kinds in enumerate(about["models"])
+        ]
         known, mix = arrays["guide"], (about["shown"], about["share"], about["facts"])
         return cls(learner, models, known, np.arange(len(known)), *mix)
 
@@ -138,7 +147,7 @@ def guide_columns(n_classes: int | None) -> int:
 
 
 def log_odds(proba: np.ndarray) -> np.ndarray:
-    """(n, C), or (n, 1) where there are two classes."""
+    """(n, C), or (n, 1) where there are two classes; bounded at the ends."""
     proba = np.clip(proba[:, 1:] if proba.shape[1] == 2 else proba, LEAST, 1 - LEAST)
     return np.log(proba) - np.log1p(-proba)
 
@@ -164,19 +173,20 @@ def learn_guide(asked: Any, folds: Any, groups: Any, pool: Pool, options: Option
     categories, jobs = pool.encoder.categorical_indices, resolve_jobs(options.n_jobs)
     learner = resolve_learner(asked, pool.n_classes, categories, options.seed, jobs)
     table, y = learner.table(sample.rows), sample.y
-    total = np.zeros((len(y), pool.n_classes) if pool.n_classes else len(y))
+    total = np.zeros((learner.kinds, len(y), *([pool.n_classes] if pool.n_classes else [])))
     times, rng, models = np.zeros(len(y)), generator(options.seed, "guide"), []
     with progress_bar(len(parts) + 1, "guide", options.verbose) as advance:
         for train, test in parts:
             stop = apart(train, len(train) // STOPPING, folds, groups, rng)
             models.append(learner.fit(take(table, train), y[train], stop))
-            total[test] += learner.answers(models[-1], take(table, test))
+            total[:, test] += learner.answers(models[-1], take(table, test))
             times[test] += 1
             advance(1)
         models = [learner.fit(table, y, None), *(models if folds is None else [])]
         advance(1)
-    known = total / times.reshape(-1, *[1] * (total.ndim - 1))
-    return Guide(learner, models, known, sample.ids)
+    known = total / times.reshape(-1, *[1] * (total.ndim - 2))
+    learner.weigh(y, known)
+    return Guide(learner, models, learner.joined(known), sample.ids)
 
 
 def fold_rows(
@@ -262,19 +272,16 @@ def weigh(
     if output.kind not in backend.outputs or len(held) < 2:
         return guide
     contexts, labels = _contexts_without(held, sample, pool, options)
-    # Squares of large numbers would overflow.
-    scaled = np.asarray if pool.n_classes else TargetScale.of(sample.y).scaled
 
     def mixtures(table: Labelled) -> np.ndarray:
         asked = backend, table, contexts, labels, take(table.rows, held), output, options.verbose
-        found, y, own = map(scaled, (infer(*asked), sample.y[held], guide.known[held]))
-        return np.array([loss(y, mixture(found, own, w)).mean() for w in SHARES])
+        return losses(sample.y[held], infer(*asked), guide.known[held])
 
-    losses = np.stack([mixtures(sample), mixtures(guide.held(sample))])
-    shown, share = mean_share(losses, len(held), pool.n_classes is None)
-    facts = {"alone": losses[0, 0], "guided": losses[1, 0], "guide": losses[0, -1]}
+    found = np.stack([mixtures(sample), mixtures(guide.held(sample))])
+    shown, share = mean_share(found, len(held), pool.n_classes is None)
+    facts = {"alone": found[0, 0], "guided": found[1, 0], "guide": found[0, -1]}
     facts = {"held_out": len(held), **{name: float(one) for name, one in facts.items()}}
-    return replace(guide, shown=shown, share=share, facts=facts)
+    return replace(guide, shown=bool(shown), share=share, facts=facts)
 
 
 def _contexts_without(
@@ -288,34 +295,3 @@ def _contexts_without(
     smaller = replace(options, context_size=min(options.context_size, len(rest)))
     plan = others.plan(points[held], smaller, evidence=False)
     return [sample.ids[rest[context]] for context in plan.contexts], plan.labels
-
-
-def mixture(found: np.ndarray, own: np.ndarray, share: float) -> np.ndarray:
-    """The network's answers and the guide's: their mean, or of probabilities the geometric mean.
-
-    Where one of the two is certain and right, the geometric mean is nearly as certain.
-    """
-    if own.ndim == 1:
-        return (1 - share) * found + share * own
-    logs = [np.log(np.maximum(proba, FAINT)) for proba in (found, own)]
-    likely = np.exp((1 - share) * logs[0] + share * logs[1])
-    return likely / likely.sum(axis=1, keepdims=True)
-
-
-def mean_share(losses: np.ndarray, rows: int, squares: bool) -> tuple[bool, float]:
-    """Whether the second network is the likelier one, and the mean share of the guide beside it.
-
-    ``losses`` (networks, shares): means over ``rows``, of −log of probabilities or of ``squares``,
-    whose likelihood is that of errors with a normal distribution.
-    """
-    surprise = rows / 2 * np.log(np.maximum(losses, 1e-300)) if squares else rows * losses
-    likelihood = np.exp(surprise.min() - surprise)
-    network = int(likelihood.sum(axis=1).argmax())
-    return bool(network), round(float(np.average(SHARES, weights=likelihood[network])), 2)
-
-
-def loss(y: np.ndarray, answers: np.ndarray) -> np.ndarray:
-    """Of each row: −log of the probability of its class, or the squared error."""
-    if answers.ndim == 1:
-        return (y - answers) ** 2
-    return -np.log(np.clip(answers[np.arange(len(y)), y], LEAST, None))

@@ -1,11 +1,13 @@
 """What a guide can be: boosted trees (LightGBM), or any scikit-learn estimator.
 
-Both learn from rows as the encoder leaves them and answer with class probabilities (n, C), or with
-numbers (n,). LightGBM is imported when it is used, and is saved in its own text format.
+Both learn from rows as the encoder leaves them. They answer with class probabilities (kinds, n, C),
+or with numbers (kinds, n): trees are of two kinds, with few leaves and with many. LightGBM is
+imported when it is used, and is saved in its own text format.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol
 
@@ -14,18 +16,28 @@ import pandas as pd
 from sklearn.base import clone, is_classifier, is_regressor
 
 from crumb.errors import BackendUnavailable, InvalidInput
+from crumb.mixing import losses, mean_share, mixture
 from crumb.pfn.base import TargetScale
 from crumb.table.encoder import Rows, column, number_column, texts
 
 ROUNDS, PATIENCE = 2_000, 50  # of boosting at most, and without progress
+MOST_TREES = 5_000  # a round has a tree for each of more than two classes
 USUAL = 100  # rounds where nothing says how many
 PIECE = 256  # rows that an estimator answers at a time: see pfn/sklearn.py
 MORE_ROWS = 1.1  # the model of the whole pool takes as many more rounds than those of the folds
-SETTINGS = {"learning_rate": 0.1, "verbosity": -1, "deterministic": True, "force_col_wise": True}
+LEAVES = (15, 127)  # few are better for noise, many for fine steps
+SETTINGS = {
+    "learning_rate": 0.1,
+    "lambda_l2": 1.0,  # without it, leaves of rare classes have no bound
+    "verbosity": -1,
+    "deterministic": True,
+    "force_col_wise": True,
+}
 
 
 class Learner(Protocol):
     n_classes: int | None  # None: regression
+    kinds: int  # of answers
 
     def table(self, rows: Rows) -> Rows:
         """Rows as the model takes them."""
@@ -34,7 +46,13 @@ class Learner(Protocol):
         """A model. ``stop``: places of rows that end the training. None: the model of all rows."""
 
     def answers(self, model: Any, table: Rows) -> np.ndarray:
-        """What a model says of rows."""
+        """What a model says of rows, by kind."""
+
+    def weigh(self, y: np.ndarray, answers: np.ndarray) -> None:
+        """Learn how much each kind counts, from answers to rows that it has not seen."""
+
+    def joined(self, answers: np.ndarray) -> np.ndarray:
+        """Answers of all kinds as one."""
 
 
 def resolve_learner(
@@ -71,14 +89,16 @@ def lightgbm() -> Any:
 
 @dataclass(eq=False)
 class Trees:
-    """LightGBM with early stopping."""
+    """LightGBM with early stopping, once with few leaves and once with many."""
 
     n_classes: int | None
     categories: list[int]  # the columns that hold them
     seed: int = 0
     jobs: int = 1
     words: dict[int, list[str]] = field(default_factory=dict)  # of the first table, sorted
-    rounds: list[int] = field(default_factory=list)  # after which trainings were stopped
+    many: float = 0.5  # share of the trees with many leaves
+    rounds: list[tuple[int, ...]] = field(default_factory=list)  # after which trainings stopped
+    kinds = len(LEAVES)
 
     def table(self, rows: Rows) -> np.ndarray:
         """Numbers; a category is the place of its word, and NaN where the pool has no such word."""
@@ -97,30 +117,38 @@ class Trees:
         return table
 
     def fit(self, table: np.ndarray, y: np.ndarray, stop: np.ndarray | None) -> Any:
-        """A booster, and the class codes that it knows or the scale of its targets.
+        """Boosters, and the class codes that they know or the scale of their targets.
 
-        No booster for rows of one class. LightGBM holds targets in float32, so they are scaled.
+        No boosters for rows of one class. LightGBM holds targets in float32, so they are scaled.
         """
         gbm, known = lightgbm(), np.unique(y)
         if self.n_classes and len(known) < 2:
-            return None, known
+            return [], known
         if self.n_classes:
             target = np.searchsorted(known, y)
         else:
             scale = TargetScale.of(y)
             known, target = np.array(astuple(scale)), scale.scaled(y)
-        settings = {**SETTINGS, **self._objective(len(known))}
-        if stop is None or not len(stop):
-            rounds = int(MORE_ROWS * float(np.mean(self.rounds or [USUAL])))
-            data = gbm.Dataset(table, target, categorical_feature=self.categories)
-            return gbm.train(settings, data, rounds), known
-        teach = np.setdiff1d(np.arange(len(y)), stop)
+        teach = slice(None) if stop is None else np.setdiff1d(np.arange(len(y)), stop)
         data = gbm.Dataset(table[teach], target[teach], categorical_feature=self.categories)
-        held = gbm.Dataset(table[stop], target[stop], reference=data)
-        ends = gbm.early_stopping(PATIENCE, verbose=False)
-        model = gbm.train(settings, data, ROUNDS, [held], callbacks=[ends])
-        self.rounds.append(model.best_iteration)
-        return model, known
+        rounds, more = [int(MORE_ROWS * one) for one in self._usual()], {}
+        if stop is not None and len(stop):
+            several = self.n_classes and len(known) > 2
+            most = max(1, MOST_TREES // len(known)) if several else ROUNDS
+            rounds = [min(most, ROUNDS)] * len(LEAVES)
+            more["valid_sets"] = [gbm.Dataset(table[stop], target[stop], reference=data)]
+            more["callbacks"] = [gbm.early_stopping(PATIENCE, verbose=False)]
+        settings = {**SETTINGS, **self._objective(len(known))}
+        boosters = [
+            gbm.train({**settings, "num_leaves": leaves}, data, count, **more)
+            for leaves, count in zip(LEAVES, rounds, strict=True)
+        ]
+        if more:
+            self.rounds.append(tuple(booster.best_iteration for booster in boosters))
+        return boosters, known
+
+    def _usual(self) -> Iterable[float]:
+        return np.mean(self.rounds, axis=0) if self.rounds else [USUAL] * len(LEAVES)
 
     def _objective(self, known: int) -> dict[str, Any]:
         about = {"seed": self.seed % 2**31, "num_threads": self.jobs}
@@ -131,13 +159,24 @@ class Trees:
         return {**about, "objective": "multiclass", "num_class": known}
 
     def answers(self, model: Any, table: np.ndarray) -> np.ndarray:
-        booster, known = model
-        found = np.ones(len(table)) if booster is None else booster.predict(table)
+        boosters, known = model
+        found = [booster.predict(table) for booster in boosters] or [np.ones(len(table))] * 2
+        return np.stack([self._answers(one, known) for one in found])
+
+    def _answers(self, found: np.ndarray, known: np.ndarray) -> np.ndarray:
         if not self.n_classes:
             return TargetScale(*known).unscaled(found)
         if len(known) == 2:
             found = np.column_stack([1 - found, found])
-        return scattered(found.reshape(len(table), -1), known, self.n_classes)
+        return scattered(found.reshape(len(found), -1), known, self.n_classes)
+
+    def weigh(self, y: np.ndarray, answers: np.ndarray) -> None:
+        found = losses(y, *answers)[None]
+        _, self.many = mean_share(found, len(y), self.n_classes is None)
+
+    def joined(self, answers: np.ndarray) -> np.ndarray:
+        few, many = answers
+        return mixture(few, many, self.many)
 
 
 @dataclass(eq=False)
@@ -146,6 +185,7 @@ class Estimator:
 
     n_classes: int | None
     estimator: Any
+    kinds = 1
 
     def table(self, rows: Rows) -> Rows:
         return rows
@@ -162,8 +202,15 @@ class Estimator:
         if not np.isfinite(found).all():
             raise InvalidInput("The guide answers with values that are not finite.")
         if self.n_classes:
-            return scattered(found, np.asarray(model.classes_, dtype=np.int64), self.n_classes)
-        return found.reshape(len(table))
+            known = np.asarray(model.classes_, dtype=np.int64)
+            return scattered(found, known, self.n_classes)[None]
+        return found.reshape(1, len(table))
+
+    def weigh(self, y: np.ndarray, answers: np.ndarray) -> None:
+        """There is one kind."""
+
+    def joined(self, answers: np.ndarray) -> np.ndarray:
+        return answers[0]
 
 
 def scattered(proba: np.ndarray, known: np.ndarray, n_classes: int) -> np.ndarray:

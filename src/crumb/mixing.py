@@ -1,0 +1,49 @@
+"""Two answers mixed, and the share of the second that explains labels best."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crumb.pfn.base import TargetScale
+
+SHARES = np.linspace(0, 1, 21)  # that are looked at
+LEAST = 1e-5  # a lower probability of the right class costs as much as this one
+FAINT = 1e-7  # probabilities below it count as this one in a geometric mean
+
+
+def mixture(first: np.ndarray, second: np.ndarray, share: float) -> np.ndarray:
+    """Numbers (n,): their mean. Probabilities (n, C): their geometric mean.
+
+    Where one of the two is certain and right, the geometric mean is nearly as certain.
+    """
+    if first.ndim == 1:
+        return (1 - share) * first + share * second
+    logs = [np.log(np.maximum(proba, FAINT)) for proba in (first, second)]
+    likely = np.exp((1 - share) * logs[0] + share * logs[1])
+    return likely / likely.sum(axis=1, keepdims=True)
+
+
+def losses(y: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Of the mixture with each of ``SHARES``; squared errors in units of the targets' variance."""
+    if first.ndim == 1:  # squares of large numbers would overflow
+        y, first, second = map(TargetScale.of(y).scaled, (y, first, second))
+    return np.array([loss(y, mixture(first, second, share)).mean() for share in SHARES])
+
+
+def loss(y: np.ndarray, answers: np.ndarray) -> np.ndarray:
+    """Of each row: −log of the probability of its class, or the squared error."""
+    if answers.ndim == 1:
+        return (y - answers) ** 2
+    return -np.log(np.clip(answers[np.arange(len(y)), y], LEAST, None))
+
+
+def mean_share(found: np.ndarray, rows: int, squares: bool) -> tuple[int, float]:
+    """Which pair of answers is the likeliest, and the mean share of its second, by likelihood.
+
+    ``found`` (pairs, shares): mean losses over ``rows``, of −log of probabilities or of
+    ``squares``, whose likelihood is that of errors with a normal distribution.
+    """
+    surprise = rows / 2 * np.log(np.maximum(found, 1e-300)) if squares else rows * found
+    likelihood = np.exp(surprise.min() - surprise)
+    pair = int(likelihood.sum(axis=1).argmax())
+    return pair, round(float(np.average(SHARES, weights=likelihood[pair])), 2)
