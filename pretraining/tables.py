@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from crumb.pfn.tabicl_package import PreprocessingPipeline, TransformToNumerical
-from pretraining import development
+from pretraining import development, more
 
 DEVELOPMENT = ("adult", "segment", "churn", "houses", "cpu_act")
 SEEDS = 3
@@ -19,10 +19,11 @@ SIZES = (1_000, 4_000)  # rows of context, where a table has them and a few hund
 QUERIES = 1_000
 
 
-def write(path: Path, datasets: Path | None = None) -> None:
-    """Some draws of rows of every table, prepared as tabicl prepares them."""
+def write(path: Path, datasets: Path | None = None, found: bool = False) -> None:
+    """Some draws of rows of every table, prepared as tabicl prepares them. found: of the tasks that
+    a rule finds, instead of those that are named."""
     arrays: dict[str, np.ndarray] = {}
-    for task, name, table, target in _tables(datasets):
+    for task, name, table, target in more.tables(datasets) if found else _tables(datasets):
         regression = task == "regression"
         y = (
             target.to_numpy(float)
