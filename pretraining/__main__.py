@@ -211,9 +211,10 @@ def _check_known(runs: list[str]) -> None:
 
 
 def _tables(args: argparse.Namespace) -> None:
-    from pretraining.tables import write
+    from pretraining import more
+    from pretraining.tables import named, write
 
-    write(args.out, args.datasets, args.found)
+    write(args.out, (more.tables if args.found else named)(args.datasets))
     print(f"wrote {args.out}: {args.out.stat().st_size / 1e6:.1f} MB")
 
 

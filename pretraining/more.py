@@ -50,7 +50,7 @@ def tables(datasets: Path, seed: int = 0) -> Iterator[tuple[str, str, pd.DataFra
     """Task, ``table:target``, columns and target, of every task that the rule finds."""
     random = np.random.default_rng(seed)
     known = {**development.CLASSES, **development.NUMBERS}
-    known |= {name: ("", "") for name in development.KEEL["balanced"]}
+    known |= dict.fromkeys(development.KEEL["balanced"], ("", ""))
     seen = [_marks(name, _load(name)) for name in known]
     evaluated = json.loads((datasets / "index.json").read_text())
     names = {entry["name"]: _columns(datasets / entry["file"]) for entry in evaluated}
@@ -190,8 +190,8 @@ def _entropy(y: pd.Series) -> float:
 def _told(table: pd.DataFrame, y: pd.Series) -> bool:
     """Whether another column, with values that repeat, says the target exactly."""
     codes = pd.factorize(y)[0]
-    for _, column in table.items():
-        levels = pd.factorize(column)[0]
+    for name in table.columns:
+        levels = pd.factorize(table[name])[0]
         distinct = levels.max() + 1
         if distinct <= len(y) / 5 and len(np.unique(levels * len(y) + codes)) <= distinct + 1:
             return True
