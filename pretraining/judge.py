@@ -36,8 +36,12 @@ def compare(
 
 
 def against(new: dict[str, float], old: dict[str, float], name: str) -> str:
-    """One line: the tables on which the loss is lower, its mean ratio, and Wilcoxon's p."""
-    ratios = [math.log(new[table] / old[table]) for table in old]
+    """One line: the tables on which the loss is lower, its mean ratio, and Wilcoxon's p. The tasks
+    ``table:target`` of one table count once."""
+    by_table: dict[str, list[float]] = {}
+    for task in old:
+        by_table.setdefault(task.split(":")[0], []).append(math.log(new[task] / old[task]))
+    ratios = [sum(some) / len(some) for some in by_table.values()]
     wins, mean = sum(ratio < 0 for ratio in ratios), math.exp(sum(ratios) / len(ratios))
     p = _wilcoxon(ratios) if any(ratios) else 1.0
     return f"{name}: lower on {wins} of {len(ratios)}, {mean:.4f} of the loss, p = {p:.2g}"

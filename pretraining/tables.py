@@ -4,7 +4,7 @@ tables can judge by."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,10 @@ SIZES = (1_000, 4_000)  # rows of context, where a table has them and a few hund
 QUERIES = 1_000
 
 
-def write(path: Path, datasets: Path | None = None) -> None:
+def write(path: Path, tasks: Iterable[tuple[str, str, pd.DataFrame, pd.Series]]) -> None:
     """Some draws of rows of every table, prepared as tabicl prepares them."""
     arrays: dict[str, np.ndarray] = {}
-    for task, name, table, target in _tables(datasets):
+    for task, name, table, target in tasks:
         regression = task == "regression"
         y = (
             target.to_numpy(float)
@@ -45,7 +45,8 @@ def write(path: Path, datasets: Path | None = None) -> None:
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
-def _tables(datasets: Path | None) -> Iterator[tuple[str, str, pd.DataFrame, pd.Series]]:
+def named(datasets: Path | None) -> Iterator[tuple[str, str, pd.DataFrame, pd.Series]]:
+    """The tables of development that have names here: the five at hand, and development.py's."""
     if datasets is not None:
         entries = json.loads((datasets / "index.json").read_text())
         about = {entry["name"]: entry for entry in entries}

@@ -62,3 +62,9 @@ def test_the_test_is_wilcoxons():
     said = float(judge.against(new, old, "new").rsplit("= ", 1)[1])
     wanted = scipy.stats.wilcoxon(differences, method="asymptotic", correction=False).pvalue
     assert said == pytest.approx(wanted, rel=0.02)
+
+
+def test_the_targets_of_one_table_count_once():
+    old = {"a:x-9": 1.0, "a:y-9": 1.0, "b:x-9": 1.0}
+    new = {"a:x-9": 0.5, "a:y-9": 0.5, "b:x-9": 2.0}
+    assert judge.against(new, old, "new").startswith("new: lower on 1 of 2, 1.0000 of the loss")
