@@ -6,6 +6,7 @@
     python benchmarks/embedded.py --merge a.json b.json --out all.json
     python benchmarks/embedded.py --report benchmarks/results/embedded.json
     python benchmarks/embedded.py --targets benchmarks/results/embedded.json
+    python benchmarks/embedded.py --versus new.json benchmarks/results/embedded.json
     python benchmarks/embedded.py --cut FOLDER
 
 Every table with at most ten classes, but those of ``DEVELOPMENT``, which may be looked at while a
@@ -71,6 +72,7 @@ TITLES = {  # of the metrics
     "rmse": "RMSE",
     "r2": "R²",
 }
+COMPARED = ("auc", "log_loss", "ece", "rmse")  # one file with another
 LARGER_IS_BETTER = {name: name in ("auc", "accuracy", "r2") for name in TITLES}
 KEY = ("table", "seed", "size", "method")
 SAVE_EVERY = 5.0  # seconds
@@ -703,6 +705,31 @@ def targets(results: Results, ours: str = "embedded") -> str:
     return "\n".join(f"{'met    ' if met else 'NOT met'}  {text}" for met, text in found)
 
 
+def versus(ours: Results, theirs: Results) -> str:
+    """Every method of one file beside every method of another, by wins on the tables of both."""
+    sides = {"ours": ours, "theirs": theirs}
+    for side, results in sides.items():
+        for record in results["records"]:
+            record["method"] = f"{side}: {record['method']}"
+    findings = Findings(
+        {**ours, "records": [record for side in sides.values() for record in side["records"]]}
+    )
+    methods = sorted(set(findings.records["method"]))
+    pairs = [
+        (one, other)
+        for one in methods
+        for other in methods
+        if one.startswith("ours") and other.startswith("theirs")
+    ]
+    rows = []
+    for size in findings.sizes:
+        for one, other in pairs:
+            found = [compare(findings, metric, size, one, other) for metric in COMPARED]
+            if set(found) != {"–"}:
+                rows.append([f"{size:,}", one, other, *found])
+    return markdown(rows, ["rows", "ours", "theirs", *(TITLES[metric] for metric in COMPARED)])
+
+
 def rank_target(findings: Findings, ours: str, metric: str) -> tuple[bool, str]:
     """The best mean rank at 1,000 rows."""
     methods = [ours, *findings.baselines]
@@ -728,6 +755,9 @@ def options_of_the_command() -> argparse.Namespace:
     parser.set_defaults(out=Path("benchmarks/results/embedded.json"))
     parser.add_argument("--report", type=Path, help="only report what a file of results says")
     parser.add_argument("--targets", type=Path, help="only say which targets a file meets")
+    parser.add_argument(
+        "--versus", type=Path, nargs=2, metavar=("OURS", "THEIRS"), help="only compare two files"
+    )
     parser.add_argument(
         "--for", dest="ours", choices=list(MEMBERS), default="embedded", help="with --targets"
     )
@@ -758,6 +788,8 @@ def main() -> None:
             print(report(load(options.report)))
         if options.targets:
             print(targets(load(options.targets), options.ours))
+    elif options.versus:
+        print(versus(*map(load, options.versus)))
     elif options.merge:
         results = merge(map(load, options.merge))
         save(options.out, results)

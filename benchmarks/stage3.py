@@ -8,6 +8,7 @@
     python benchmarks/stage3.py kept --out benchmarks/results/kept_contexts.json (CPU)
     python benchmarks/stage3.py size --out benchmarks/results/pass_speed.json    (CPU)
     python benchmarks/stage3.py models --out benchmarks/results/model_costs.json (CPU)
+    python benchmarks/stage3.py widths --out benchmarks/results/width_costs.json (CPU)
 
 fused: contexts one by one through the package, and stacked in shared passes. "network_seconds" is
 the part inside the forward pass; the rest is encoding, copying and preparing rows. "difference" is
@@ -21,8 +22,10 @@ milliseconds a context, the fastest of several runs in turn; "processor_ms" with
 kept: repeated prediction with a frozen plan, with and without what is kept of its contexts.
 size: one pass of the embedded network, and of a network of the official TabICLv2 size.
 models: one pass of a classifier of every official size that is known, in passes of embedded-0.1.
+widths: one pass of networks that the training can make, in passes of embedded-0.1, and their files.
 
-Networks of the official size have random weights, which do not change the cost; one member.
+Networks of the official size, and those of "widths", have random weights, which do not change the
+cost; one member.
 """
 
 from __future__ import annotations
@@ -51,6 +54,9 @@ from crumb.pfn.forward import forward
 from crumb.pfn.tabicl import TabICLBackend
 from crumb.pool import HeldRows
 from crumb.table.encoder import TableEncoder
+from pretraining import state
+from pretraining.network import build, configuration
+from pretraining.variants import OURS, VARIANTS
 
 SMALL = {
     "embed_dim": 16,
@@ -62,6 +68,15 @@ SMALL = {
     "col_nhead": 2,
     "row_nhead": 2,
     "icl_nhead": 2,
+}
+TWICE = {"embed_dim": 96, "col_nhead": 6, "row_nhead": 6}  # the widest column embedding
+WIDTHS = {  # embedding, in-context blocks x their width
+    "48, 6 x 240": VARIANTS["ranks-fourier"].widths,
+    "48, 10 x 240": VARIANTS["deeper"].widths,
+    "64, 6 x 256": VARIANTS["wide"].widths,
+    "96, 6 x 192": {**TWICE, "row_num_cls": 2, "icl_nhead": 8},
+    "96, 6 x 288": {**TWICE, "row_num_cls": 3, "icl_nhead": 12},
+    "96, 6 x 480": {**TWICE, "row_num_cls": 5, "icl_nhead": 10},
 }
 Answers = list[np.ndarray]
 
@@ -369,6 +384,39 @@ def measure_models(options: argparse.Namespace) -> list[common.Record]:
     ]
 
 
+def measure_widths(options: argparse.Namespace) -> list[common.Record]:
+    return [
+        record
+        for task in ("classification", "regression")
+        for record in _width_costs(task, options.repeats)
+    ]
+
+
+def _width_costs(task: str, repeats: int) -> list[common.Record]:
+    with tempfile.TemporaryDirectory() as folder:
+        models, files = {"embedded-0.1": "embedded-0.1"}, {}
+        for number, (name, widths) in enumerate(WIDTHS.items()):
+            path = Path(folder, f"{number}.ckpt")
+            config = configuration(task, "small", widths, OURS)
+            untrained = state.Progress(task, "small", name, 0, config)
+            state.export(path, untrained, build(config).state_dict())
+            models[name], files[name] = str(path), path.stat().st_size
+        seconds = processor_seconds(passes(task, models), repeats)
+    unit = min(seconds["embedded-0.1"])
+    return [
+        common.say(
+            {
+                "task": task,
+                "network": name,
+                "processor_ms": round(1_000 * min(taken)),
+                "cost": round(min(taken) / unit, 2),
+                "file_mb": round(files[name] / 1e6, 1) if name in files else None,
+            }
+        )
+        for name, taken in seconds.items()
+    ]
+
+
 MEASURES = {
     "fused": measure_fused,
     "mixed": measure_mixed,
@@ -376,6 +424,7 @@ MEASURES = {
     "kept": measure_kept,
     "size": measure_size,
     "models": measure_models,
+    "widths": measure_widths,
 }
 
 

@@ -15,6 +15,14 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 MARKED = {"ranks-fourier": "#1b6ca8", "base": "#444444", "base@1": "#444444"}
 OTHER = "#b5b5b5"
+RUNS = {  # how their files end, and their colours
+    "from nothing": ("", OTHER),
+    "from nothing, cooled": ("-cooled", "#777777"),
+    "from 0.1": ("-continued", "#1b6ca8"),
+    "from 0.1, certain": ("-certain", "#c1592b"),
+    "from 0.1, deeper": ("-deeper", "#3f8f4f"),
+}
+ENDED = {"classification-deeper": 22_691}  # when its rate began to fall: the log has both pieces
 
 
 def main() -> None:
@@ -30,7 +38,7 @@ def main() -> None:
     figure, axes = plt.subplots(1, 3, figsize=(13, 4), width_ratios=(1.35, 1, 1))
     variants(axes[0], json.loads((args.results / "ablations.json").read_text()))
     for axis, task in zip(axes[1:], ("classification", "regression"), strict=True):
-        run(axis, json.loads((args.results / f"{task}.json").read_text()))
+        runs(axis, args.results, task)
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
@@ -53,20 +61,26 @@ def variants(axis: Any, results: dict[str, Any]) -> None:
     axis.set_title("variants, equal seconds", fontsize=10)
 
 
-def run(axis: Any, progress: dict[str, Any]) -> None:
-    """The loss of the training, and at the end of a piece the held-out one."""
-    log = progress["log"]
-    minutes = [entry["seconds"] / 60 for entry in log]
-    axis.plot(minutes, [entry["loss"] for entry in log], color=OTHER, label="training, 10 s")
-    for name, marker, label in (
-        ("raw_mean", "x", "held-out, last step"),
-        ("average_mean", "o-", "held-out, averaged weights"),
-    ):
-        points = [(m, entry[name]) for m, entry in zip(minutes, log, strict=True) if name in entry]
-        axis.plot(*zip(*points, strict=True), marker, color="#1b6ca8", label=label)
-    axis.set(xlabel="GPU minutes", ylim=(0, None))
-    loss = "log-loss" if progress["task"] == "classification" else "pinball loss"
-    axis.set_title(f"{progress['task']}: {loss}", fontsize=10)
+def runs(axis: Any, folder: Path, task: str) -> None:
+    """Held-out loss of the averaged weights, of every run of a task; dashed: the rate falls."""
+    for name, (ending, colour) in RUNS.items():
+        path = folder / f"{task}{ending}.json"
+        if not path.exists():
+            continue
+        progress = json.loads(path.read_text())
+        points = [
+            (entry["step"], entry["seconds"] / 60, entry["average_mean"])
+            for entry in progress["log"]
+            if "average_mean" in entry
+        ]
+        turn = ENDED.get(f"{task}{ending}") or (progress["cooling"] or [progress["step"]])[0]
+        constant = [point[1:] for point in points if point[0] <= turn]
+        falling = [*constant[-1:], *(point[1:] for point in points if point[0] > turn)]
+        axis.plot(*zip(*constant, strict=True), "o-", color=colour, markersize=3, label=name)
+        axis.plot(*zip(*falling, strict=True), "o--", color=colour, markersize=3)
+    axis.set(xlabel="GPU minutes after the start")
+    loss = "log-loss" if task == "classification" else "pinball loss"
+    axis.set_title(f"{task}: {loss}, held-out tables", fontsize=10)
     axis.legend(fontsize=8, frameon=False)
 
 

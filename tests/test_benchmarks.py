@@ -133,6 +133,15 @@ def test_the_embedded_networks_meet_their_targets() -> None:
     assert all(line.startswith("met ") for line in lines)
 
 
+def test_two_files_of_results_are_compared_table_by_table() -> None:
+    files = (BENCHMARKS / "results" / f"{name}.json" for name in ("embedded", "lightgbm"))
+    lines = run("embedded.py", "--versus", *files).splitlines()
+    row = next(line for line in lines if "ours: embedded |" in line).split(" | ")
+    assert (row[0], row[2]) == ("| 5,000", "theirs: lightgbm")
+    assert row[3].startswith("18–23")  # AUC, on 43 tables; two are ties
+    assert row[-1].startswith("10–6")  # RMSE
+
+
 def write_tables(folder: Path) -> None:
     """Classes and a number that follow from a column with odd names, and one table too small."""
     rng, entries = np.random.default_rng(0), []
