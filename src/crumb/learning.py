@@ -74,7 +74,7 @@ def learn(asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> 
         options.strategy.learn(pool.finder(options), options.context_size)
     pool.guide = _learn_guide(asked, pool, groups, options, backend)
     if not pool.on_disk:
-        _ = pool.hold(()).numbers.matrix  # made now, and not at the first prediction
+        _ = pool.hold(()).numbers.columns  # made now, and not at the first prediction
     plan = None
     if asked.plan_at == "fit":
         points = pool.drawn(PLANNED_ROWS, options.seed)[1]
