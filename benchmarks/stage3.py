@@ -224,7 +224,7 @@ def measure_mixed(options: argparse.Namespace) -> list[common.Record]:
     queries = encoder.transform(size.frame(size.queries, 1))
     device = "cpu" if options.small else "cuda"
     backend = network_backend(options.weights[0], device, n_jobs=1)
-    fit_seconds = common.timed(lambda: pool.numbers.matrix)[1]
+    fit_seconds = common.timed(lambda: pool.numbers.columns)[1]
     records = []
     for clusters, n in shapes:
         rng, clock = np.random.default_rng(3), Clock()

@@ -32,9 +32,11 @@ from crumb.budget import (
 )
 from crumb.errors import InvalidInput
 from crumb.herding.search import Load
+from crumb.infer import infer
 from crumb.options import Options
-from crumb.pfn import BackendSettings, resolve_backend
-from crumb.selection.base import clustering_values
+from crumb.pfn import BackendSettings, Output, resolve_backend
+from crumb.pool import HeldRows
+from crumb.selection.base import TableFinder, clustering_values
 
 X, Y = make_classification(3_000, 8, n_informative=5, random_state=0)
 
@@ -408,6 +410,44 @@ def test_micp_ends_in_time_although_nothing_fits(monkeypatch: pytest.MonkeyPatch
     with pytest.warns(UserWarning, match="No contexts fit into the budget"):
         model.predict(X[2_500:])  # 5 s for all of its rows
     assert 2e-3 * sum(Sleepy.sizes) < 3.5
+
+
+@pytest.mark.parametrize(
+    ("y", "rows", "expected"),
+    [
+        (np.arange(1_000) == 900, X[:1_000], 100),  # the first hundred have one label
+        (np.arange(1_000) % 2, np.maximum(np.arange(1_000), 150)[:, None], 200),  # and one value
+    ],
+)
+def test_contexts_whose_first_rows_teach_nothing_are_cut_too(y, rows, expected) -> None:
+    y, asked = y.astype(int), backend(Sleepy(), "regression")
+    pool, clock = HeldRows(rows, y, np.arange(len(y)), None, b""), Clock(0.0, linear_cost())
+    Sleepy.sizes.clear()
+    everything, one = [np.arange(len(y))], np.zeros(1, dtype=int)
+    infer(asked, pool, everything, one, rows[:1], Output("mean"), clock=clock)
+    assert Sleepy.sizes == [expected]
+
+
+@pytest.mark.parametrize("budget", [None, "3s"])
+def test_micp_clusters_the_pool_once(budget, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, cluster_pool = [], TableFinder.cluster_pool
+
+    def counted(finder, n_clusters):
+        seen.append(n_clusters)
+        return cluster_pool(finder, n_clusters)
+
+    monkeypatch.setattr(TableFinder, "cluster_pool", counted)
+    monkeypatch.setattr(Sleepy, "pace", 2e-3)
+    given = {"budget": budget, "device": "cpu", "n_jobs": 1}
+    model = CrumbRegressor(model=Sleepy(), strategy="micp", **given).fit(X[:2_500], X[:2_500, 0])
+    assert len(seen) == 1  # not when the first queries come
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "No contexts fit")
+        for rows in (X[2_500:], X[2_500:2_600], X[2_500:]):
+            model.predict(rows)
+    assert len(seen) == 1
+    model.fit(X[:2_000], X[:2_000, 0])
+    assert len(seen) == 2
 
 
 def test_columns_of_a_guide_are_priced(monkeypatch: pytest.MonkeyPatch) -> None:

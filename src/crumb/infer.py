@@ -97,10 +97,20 @@ def _cut(
     clock.start((len(passes[i].context), len(passes[i].queries)) for i in which)
     for i in which:
         one = passes[i]
-        wanted = one.wanted[: clock.rows(len(one.context), len(one.queries))]
-        if len(wanted) < len(one.context) and _teaches(backend, pool, wanted):
-            passes[i] = Pass(np.sort(wanted), one.queries, wanted)
+        size = clock.rows(len(one.context), len(one.queries))
+        if size < len(one.context):
+            passes[i] = _shortened(backend, pool, one, size)
         yield i
+
+
+def _shortened(backend: Backend, pool: Labelled, one: Pass, size: int) -> Pass:
+    """The most wanted rows, and one with another label; more of them where these are all alike."""
+    y = pool.labels(one.wanted)
+    other = int(np.argmax(y != y[0]))
+    wanted = np.insert(np.delete(one.wanted, other), 1, one.wanted[other])
+    while not _teaches(backend, pool, wanted[:size]):
+        size *= 2
+    return Pass(np.sort(wanted[:size]), one.queries, wanted[:size])
 
 
 def keep_contexts(

@@ -15,6 +15,7 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from crumb.budget import LADDER
 from crumb.errors import InvalidInput, megabytes, positive
 from crumb.machine import resolve_jobs
 from crumb.options import DEFAULTS, PLANNED_ROWS, Options
@@ -70,11 +71,14 @@ def learn(asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> 
     _warn_of_nothing(pool)
     _warn_of_copies(pool)
     options = options.resolve(pool, backend.window)
-    if options.budget is None and not pool.on_disk:  # files are read when queries come
-        options.strategy.learn(pool.finder(options), options.context_size)
+    if not pool.on_disk:  # files are read when queries come
+        n = options.context_size
+        if options.budget is not None and not options.fixed_size:  # fewest clusters: for short ones
+            n = min(LADDER[-1], pool.size, backend.window or pool.size)
+        options.strategy.learn(pool.finder(options), n)
     pool.guide = _learn_guide(asked, pool, groups, options, backend)
     if not pool.on_disk:
-        _ = pool.hold(()).numbers.matrix  # made now, and not at the first prediction
+        _ = pool.hold(()).numbers.columns  # made now, and not at the first prediction
     plan = None
     if asked.plan_at == "fit":
         points = pool.drawn(PLANNED_ROWS, options.seed)[1]

@@ -250,19 +250,19 @@ def test_slices_of_an_array(dtype: type) -> None:
 def test_a_category_that_the_pool_does_not_know_stays_unknown() -> None:
     pool = Numbers(pd.DataFrame({"a": ["x", np.nan, "z"]}))
     asked = Numbers(pd.DataFrame({"a": ["y", "z", np.nan, 3]}), pool)
-    np.testing.assert_array_equal(pool.matrix[:, 0], [0, np.nan, 1])
-    np.testing.assert_array_equal(asked.matrix[:, 0], [-1, 1, np.nan, -1])
+    np.testing.assert_array_equal(pool.take(np.arange(3))[:, 0], [0, np.nan, 1])
+    np.testing.assert_array_equal(asked.take(np.arange(4))[:, 0], [-1, 1, np.nan, -1])
 
 
 def test_numbers_do_not_travel() -> None:
     """A pickle has the rows; numbers are made again from them."""
     pool = Numbers(frame(60, 1))
     asked = Numbers(frame(15, 2), pool)
-    expected = asked.matrix
+    expected = asked.take(np.arange(15))
     pool, asked = pickle.loads(pickle.dumps((pool, asked)))
-    assert "matrix" not in vars(pool)
-    assert "matrix" not in vars(asked)
-    np.testing.assert_array_equal(asked.matrix, expected)
+    assert "columns" not in vars(pool)
+    assert "columns" not in vars(asked)
+    np.testing.assert_array_equal(asked.take(np.arange(15)), expected)
 
 
 def test_a_task_travels_without_the_rest_of_the_pool() -> None:

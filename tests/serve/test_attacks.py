@@ -152,6 +152,23 @@ def test_many_connections_that_say_nothing_or_half_a_head(server):
             connection.close()
 
 
+def test_a_burst_of_connections(server):
+    """More than asyncio's own queue takes: the others would try again after seconds."""
+    host, port = server.url.removeprefix("http://").split(":")
+    opened = [socket.socket() for _ in range(800)]
+    try:
+        for connection in opened:
+            connection.setblocking(False)
+            connection.connect_ex((host, int(port)))
+        started = time.monotonic()
+        connect(server).close()
+        assert time.monotonic() - started < SLOWEST
+        assert slowest(server) < SLOWEST
+    finally:
+        for connection in opened:
+            connection.close()
+
+
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs prlimit (Linux)")
 def test_out_of_files(server):
     """The log grows by a few lines, and it is over when the connections are."""

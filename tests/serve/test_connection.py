@@ -243,6 +243,20 @@ def test_the_oldest_that_waits_makes_room():
     asyncio.run(go())
 
 
+def test_many_that_come_together_make_room_for_each_other():
+    async def go() -> None:
+        async with serving(App(), most=5) as (port, server):
+            opening = (asyncio.open_connection("127.0.0.1", port) for _ in range(40))
+            idle = await asyncio.gather(*opening)
+            await asyncio.sleep(0.2)
+            assert len(server.server_state.connections) == 5
+            assert await ask(port) == 200
+            for _, writer in idle:
+                writer.close()
+
+    asyncio.run(go())
+
+
 def test_clients_that_do_not_read_are_cut_off(monkeypatch):
     monkeypatch.setattr(connection, "UNREAD", 0.5)
 

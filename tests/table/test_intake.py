@@ -82,18 +82,33 @@ def test_memory_of_fit_and_of_queries() -> None:
     assert peak(lambda: clf.encode(frame)) < 2.2 * X.nbytes  # numbers and points
     named = frame.rename(columns=str)
     assert peak(lambda: clf.fit(named, y)) < 2.2 * X.nbytes + fixed  # numbers and points
-    assert np.shares_memory(clf.pool_.numbers.matrix, clf.pool_.rows["3"].to_numpy())
-    assert clf.pool_.numbers.matrix.flags.c_contiguous  # else contexts are gathered slowly
+    assert np.shares_memory(clf.pool_.numbers.columns[3].cells, clf.pool_.rows["3"].to_numpy())
     clf.fit(frame, y)
     single = X.astype(np.float32)
     assert peak(lambda: clf.fit(single, y)) < 2.2 * single.nbytes + fixed
 
 
-def test_fingerprints_of_arrays_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_fit_with_categories() -> None:
+    """Beside the table: its encoded rows and its points, and nothing else as large."""
+    rng, names = np.random.default_rng(0), "abcdefgh"
+    frame = pd.DataFrame(rng.normal(size=(150_000, 8)), columns=list(names))
+    for name in names.upper():
+        frame[name] = pd.Categorical.from_codes(rng.integers(0, 3, len(frame)), list("xyz"))
+    y, clf = np.arange(len(frame)) % 2, CrumbClassifier(model=DummyClassifier(), context_size=50)
+    taken = peak(lambda: clf.fit(frame, y))
+    rows = frame.memory_usage(index=False).sum()
+    fixed = 14e6  # as above
+    assert taken < 1.1 * (rows + clf.pool_.points.nbytes) + fixed
+
+
+def test_fingerprints_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(0).normal(size=(50, 3))
-    whole = fingerprint(X)
-    monkeypatch.setattr("crumb.table.encoder.BLOCK_CELLS", 7)
-    assert fingerprint(X) == fingerprint(np.asfortranarray(X)) == whole
+    frame = pd.DataFrame(X, columns=list("abc")).assign(word=["x", None, "y", "x", "z"] * 10)
+    frame["kind"] = frame["word"].astype("category")
+    arrays, frames = fingerprint(X), fingerprint(frame)
+    monkeypatch.setattr("crumb.table.encoder.BLOCK_CELLS", 17)
+    assert fingerprint(X) == fingerprint(np.asfortranarray(X)) == arrays
+    assert fingerprint(frame) == frames
 
 
 @pytest.mark.parametrize("place", ["queries.csv", Path("queries.parquet")])

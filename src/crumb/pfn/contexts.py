@@ -13,12 +13,12 @@ import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from crumb.table.encoder import Rows, all_floats, column, take
+from crumb.table.encoder import Rows, column, take
 
 if TYPE_CHECKING:
     import torch
@@ -26,8 +26,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 A = TypeVar("A")
 MOST_KEYS = 100_000  # for which the time of the last request is remembered
-# A larger matrix is not copied to a device: its rows are gathered on the CPU.
+# A larger table is not copied to a device: its rows are gathered on the CPU.
 MOST_BYTES = 1 << 30
+
+
+class Column(NamedTuple):
+    cells: np.ndarray  # (N,): numbers, or codes of categories
+    ranks: np.ndarray | None = None  # the number that a code stands for
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        some = self.cells[ids]
+        return some if self.ranks is None else self.ranks[some]
 
 
 class Numbers:
@@ -67,26 +76,31 @@ class Numbers:
         return [pd.Index(np.sort(np.asarray(values))) for values in found]
 
     @cached_property
-    def matrix(self) -> np.ndarray:
-        """(N, d) in float64; an array is its own matrix, in its own precision."""
+    def columns(self) -> list[Column]:
+        """As they lie in ``rows``: numbers are not copied, and a category is a code."""
         if not isinstance(self.rows, pd.DataFrame):
-            kept = self.rows.dtype in (np.float32, np.float64)
-            return self.rows if kept else self.rows.astype(np.float64)
+            return [Column(cells) for cells in self.rows.T]
         categories, numbers = self.pool.places
-        if all_floats(self.rows):
-            return np.ascontiguousarray(self.rows.to_numpy())  # most lie like that already
-        matrix = np.empty((len(self.rows), len(categories) + len(numbers)))
-        for i, (j, known) in enumerate(zip(categories, self.pool.categories, strict=True)):
-            matrix[:, i] = _ranks(self.rows.iloc[:, j], known)
-        for i, j in enumerate(numbers, len(categories)):
-            matrix[:, i] = self.rows.iloc[:, j].to_numpy(dtype=np.float64, na_value=np.nan)
-        return matrix
+        cells = [one for _, one in self.rows.items()]
+        known = zip(categories, self.pool.categories, strict=True)
+        coded = [_coded(cells[j], values) for j, values in known]
+        return coded + [Column(_number_cells(cells[j])) for j in numbers]
+
+    def take(self, ids: np.ndarray) -> np.ndarray:
+        """Rows (…, d) for ids (…): in float64, or those of an array in its own precision."""
+        if not isinstance(self.rows, pd.DataFrame):
+            return self.rows[ids]
+        found = np.empty((*ids.shape, len(self.columns)))
+        for i, one in enumerate(self.columns):
+            found[..., i] = one.take(ids)
+        return found
 
     @cached_property
     def precision(self) -> np.dtype:
         """In which scikit-learn's imputer computes its means."""
         if not isinstance(self.rows, pd.DataFrame):
-            return self.matrix.dtype
+            kept = self.rows.dtype in (np.float32, np.float64)
+            return self.rows.dtype if kept else np.dtype(np.float64)
         dtypes = [self.rows.dtypes.iloc[j] for j in self.places[1]]
         if not dtypes or not all(isinstance(dtype, np.dtype) for dtype in dtypes):
             return np.dtype(np.float64)
@@ -96,12 +110,12 @@ class Numbers:
     @cached_property
     def finite(self) -> bool:
         """Whether no cell is infinite: the package refuses those."""
-        return not np.isinf(self.matrix).any()
+        return not any(np.isinf(one.cells).any() for one in self.columns if one.ranks is None)
 
     def differ(self, ids: np.ndarray, missing_is_a_value: bool) -> bool:
         """Whether some rows are not all alike."""
-        for j in range(self.matrix.shape[1]):
-            cells = self.matrix[ids, j]
+        for one in self.columns:
+            cells = one.take(ids)
             there = cells[~np.isnan(cells)]
             if missing_is_a_value and 0 < len(there) < len(cells):
                 return True
@@ -116,7 +130,7 @@ class Numbers:
         for its holes is still constant when they are filled, and so left out.
         """
         by_column = isinstance(self.rows, pd.DataFrame)
-        some = self.matrix[ids][:, self.shape[1] :]
+        some = self.take(ids)[:, self.shape[1] :]
         some = some.astype(self.precision, order="F" if by_column else "C")
         missing = np.isnan(some)
         some[missing] = 0
@@ -124,13 +138,15 @@ class Numbers:
         return (some.sum(axis=0) / np.maximum(count, 1)).astype(self.precision)
 
     def gather(self, ids: np.ndarray, device: torch.device) -> torch.Tensor:
-        """The numbers of rows (B, n), (B, n, d) in float64 on a device, where the matrix stays."""
+        """The numbers of rows (B, n), (B, n, d) in float64 on a device, where all of them stay."""
         import torch
 
-        if device.type == "cpu" or self.matrix.nbytes > MOST_BYTES:
-            return torch.from_numpy(self.matrix[ids]).to(device).double()
+        row = self.take(ids[:1, :1])
+        if device.type == "cpu" or row.nbytes * len(self.rows) > MOST_BYTES:
+            return torch.from_numpy(self.take(ids)).to(device).double()
         if str(device) not in self._on:
-            self._on[str(device)] = torch.tensor(self.matrix, device=device)
+            whole = self.take(np.arange(len(self.rows)))
+            self._on[str(device)] = torch.tensor(whole, device=device)
         return self._on[str(device)][torch.from_numpy(ids).to(device)].double()
 
 
@@ -156,11 +172,7 @@ class Slice:
         return len(self.ids) * self.table.rows.shape[1]
 
     def rows(self) -> Rows:
-        rows = take(self.table.rows, self.ids)
-        if not all_floats(rows):
-            return rows
-        # Column by column, as frames of users lie in memory: packages sum in that order.
-        return pd.DataFrame(np.asfortranarray(rows), columns=list(rows), copy=False)
+        return take(self.table.rows, self.ids)
 
 
 def _is_category(dtype: Any) -> bool:
@@ -169,11 +181,21 @@ def _is_category(dtype: Any) -> bool:
     return isinstance(dtype, kinds) or pd.api.types.is_object_dtype(dtype)
 
 
-def _ranks(cells: pd.Series, known: pd.Index) -> np.ndarray:
-    """Of values among those that are known: −1 for others, NaN where a cell is missing."""
-    codes, values = pd.factorize(cells)
+def _coded(cells: pd.Series, known: pd.Index) -> Column:
+    """With ranks among values that are known: −1 for others, NaN where a cell is missing."""
+    if isinstance(cells.dtype, pd.CategoricalDtype):
+        codes, values = cells.array.codes, cells.array.categories
+    else:
+        codes, values = pd.factorize(cells)
+        codes = codes.astype(np.min_scalar_type(-len(values) - 1))
     ranks = known.get_indexer(pd.Index(np.asarray(values)))
-    return np.append(ranks, np.nan)[codes]  # holes have code −1
+    return Column(codes, np.append(ranks, np.nan))  # holes have code −1
+
+
+def _number_cells(cells: pd.Series) -> np.ndarray:
+    if isinstance(cells.dtype, np.dtype):
+        return cells.to_numpy()
+    return cells.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def in_groups(

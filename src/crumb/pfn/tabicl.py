@@ -130,11 +130,15 @@ class TabICLBackend(KeepingBackend):
         def answer(task: ContextTask) -> np.ndarray | None:
             return passes([task])[0] if task.key is None else None
 
+        workers = 1
         # No more than there are threads: under a budget of time the next contexts may be cut.
         for some in bounded(tasks, lambda _: 1, resolve_jobs(self.settings.n_jobs)):
             fit = self.settings.stack_bytes // max(map(passes.bytes, some))
+            # The last ones have one thread each too: threads of a pass wait for each other, on a
+            # busy machine ten times as long as the pass itself takes.
+            workers = min(fit, max(workers, len(some)))
             quiet = said_once(self._said) if passes.transforms else nullcontext()
-            with quiet, task_threads(self.settings.n_jobs, min(fit, len(some))) as each:
+            with quiet, task_threads(self.settings.n_jobs, workers) as each:
                 answers = list(each(answer, some))
             yield some, answers
 

@@ -339,7 +339,7 @@ class TabPFNv1Backend(KeepingBackend):
 def numbers(slices: Sequence[Slice], most: int) -> np.ndarray:
     """(B, most, d): NaN where a cell is missing. Where a slice is shorter, its last row repeats."""
     row = np.arange(most)
-    found = [one.table.matrix[one.ids[np.minimum(row, len(one) - 1)]] for one in slices]
+    found = [one.table.take(one.ids[np.minimum(row, len(one) - 1)]) for one in slices]
     rows = np.stack(found).astype(np.float64, copy=False)
     categories = rows[..., : slices[0].table.shape[1]]
     categories[categories < 0] = np.nan  # not in the pool

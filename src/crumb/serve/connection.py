@@ -128,13 +128,16 @@ class Connection(H11Protocol):
             self._timer.cancel()
         self._timer = None
         if seconds is not None:
-            self._timer = self.loop.call_later(seconds, self._socket.abort)
+            self._timer = self.loop.call_later(seconds, self.abort)
+
+    def abort(self) -> None:
+        self._socket.abort()
 
     def data_received(self, data: bytes) -> None:
         if self.refused:
             self._thrown += len(data)
             if self._thrown > THROWN_AWAY:
-                self._socket.abort()
+                self.abort()
             return
         self._arrived += data
         if self._turn is None:
@@ -142,7 +145,7 @@ class Connection(H11Protocol):
 
     def waits_for_head(self) -> bool:
         done = self.cycle is None or self.cycle.response_complete
-        return done and not self.refused and self.conn.their_state is h11.IDLE
+        return done and not self.transport.is_closing() and self.conn.their_state is h11.IDLE
 
     def is_sending(self) -> bool:
         """Whether more of the request may come."""
@@ -179,7 +182,7 @@ class Connection(H11Protocol):
         try:
             super().data_received(portion)
         except h11.LocalProtocolError:  # wrong in the middle of an answer: there is none for it
-            self._socket.abort()
+            self.abort()
         if self.refused or self._socket.is_closing():
             return
         if not self.waits_for_head():
@@ -205,7 +208,7 @@ class Connection(H11Protocol):
         others: Any = self.connections - {self}
         waiting = [one for one in others if one.waits_for_head()]
         if waiting:
-            min(waiting, key=lambda one: one.since).hurry(0)
+            min(waiting, key=lambda one: one.since).abort()  # now: the next one needs another place
         else:
             self._socket.write(FULL)
             self.linger()

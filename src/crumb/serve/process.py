@@ -31,7 +31,9 @@ from crumb.serve.watch import Metrics, event, log, where
 
 KEEP_ALIVE = 30  # seconds between two requests
 LAST_BYTES = 5  # seconds that a slow reader has for an answer that was written before the end
-BACKLOG = 128  # asyncio accepts as many in one go, and fails as often where files run out
+AT_ONCE = 16  # connections that are accepted in one turn of the loop
+SPARE = 8 * AT_ONCE  # files: to close one for another takes a few turns
+QUEUE = 4_096  # connections that wait to be accepted; beyond, clients try again after seconds
 OWN_FILES = 128  # those of the service that are no connections
 MOST_CONNECTIONS = 2_048
 TRIM_EVERY = 15.0  # seconds
@@ -121,6 +123,8 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
+        for bound in sockets or ():
+            bound.listen(QUEUE)  # asyncio's own queue is as short as what it accepts at once
         self._ready()
 
     @contextlib.contextmanager
@@ -153,7 +157,7 @@ def _run(app: Any, service: Service, bound: socket.socket, grace: float, as_json
         log_config=None,
         access_log=False,
         server_header=False,
-        backlog=BACKLOG,
+        backlog=AT_ONCE,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=LAST_BYTES,
         lifespan="off",
@@ -217,7 +221,7 @@ def most_connections() -> int:
         if wanted > files:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
             files = wanted
-    return max(8, min(MOST_CONNECTIONS, files - BACKLOG - OWN_FILES))
+    return max(8, min(MOST_CONNECTIONS, files - SPARE - OWN_FILES))
 
 
 # Memory that is no longer used goes back to the system (Linux with glibc). A plan that was replaced

@@ -30,18 +30,23 @@ def fingerprint(rows: Rows, *about: Any) -> str:
     if isinstance(rows, pd.DataFrame):
         categories = [isinstance(dtype, pd.CategoricalDtype) for dtype in rows.dtypes]
         digest.update(repr([list(map(str, rows.columns)), categories]).encode())
-        rows = rows.copy(deep=False)
-        for name in rows.columns[categories]:
+    step = max(1, BLOCK_CELLS // rows.shape[1])
+    for start in range(0, len(rows), step):  # the whole at once would be a copy of the table
+        digest.update(_checksums(rows[start : start + step]).data)
+    return digest.hexdigest()
+
+
+def _checksums(rows: Rows) -> np.ndarray:
+    """Of the rows of a frame; an array is taken as it is."""
+    if not isinstance(rows, pd.DataFrame):
+        return np.ascontiguousarray(rows, dtype=np.float64)
+    rows = rows.copy(deep=False)
+    for name, dtype in rows.dtypes.items():
+        if isinstance(dtype, pd.CategoricalDtype):
             # 3 and 3.0 are one category, before and after a trip through a file.
             rows[name] = texts(rows[name], None)
-        hashed = pd.util.hash_pandas_object(rows, index=False)
-        digest.update(np.ascontiguousarray(hashed.to_numpy(dtype=np.uint64)).tobytes())
-    else:
-        step = max(1, BLOCK_CELLS // rows.shape[1])
-        for start in range(0, len(rows), step):  # the whole at once would be a copy of the table
-            block = np.ascontiguousarray(rows[start : start + step], dtype=np.float64)
-            digest.update(block.data)
-    return digest.hexdigest()
+    hashed = pd.util.hash_pandas_object(rows, index=False)
+    return np.ascontiguousarray(hashed, dtype=np.uint64)
 
 
 @dataclass(eq=False)
@@ -75,7 +80,8 @@ class TableEncoder:
         self.columns_, self.kinds_, self.words_ = list(rows.columns), [], []
         declared = self.declared()
         self.bounds_ = np.full((len(self.columns_), 2), np.nan)
-        return _framed({name: self._learn(rows[name], name in declared) for name in self.columns_})
+        columns = {name: self._learn(rows[name], name in declared) for name in self.columns_}
+        return pd.DataFrame(columns)
 
     def _learn(self, column: pd.Series, declared: bool) -> Any:
         """The next column of the pool: its kind, its bounds or words, and its cells."""
@@ -108,7 +114,7 @@ class TableEncoder:
                 f"The columns must be those of the training table, in its order: {self.columns_}."
             )
         places = enumerate(self.columns_)
-        return _framed({n: self._cells(j, _plain(rows[n]), joining) for j, n in places})
+        return pd.DataFrame({n: self._cells(j, _plain(rows[n]), joining) for j, n in places})
 
     def _cells(self, j: int, column: pd.Series, joining: bool) -> Any:
         kind, words = self.kinds_[j], self.words_[j]
@@ -153,14 +159,6 @@ class TableEncoder:
         return {name if name in known else by_position[name] for name in wanted}
 
 
-def _framed(columns: dict[Any, Any]) -> pd.DataFrame:
-    """Floats lie row by row: contexts are taken like that, and ``Numbers`` need not copy them."""
-    if any(cells.dtype != np.float64 for cells in columns.values()):
-        return pd.DataFrame(columns)
-    matrix = np.stack(list(columns.values()), axis=1)
-    return pd.DataFrame(matrix, columns=list(columns), copy=False)
-
-
 def _plain(column: pd.Series) -> pd.Series:
     """Without types of Arrow."""
     if not isinstance(column.dtype, pd.ArrowDtype):
@@ -187,11 +185,6 @@ def _worded(
     places, categories = pd.factorize(cells)  # values that mean the same are one category
     categories = categories.astype(np.float64 if words.numbers else object)
     return pd.Categorical.from_codes(places[codes], categories=categories)
-
-
-def all_floats(rows: Rows) -> bool:
-    """Whether these are a frame of float64 alone."""
-    return set(getattr(rows, "dtypes", ())) == {np.dtype(np.float64)}
 
 
 def stacked(frame: pd.DataFrame) -> np.ndarray:
