@@ -19,7 +19,8 @@ import numpy as np
 from sklearn.preprocessing import LabelEncoder
 
 from crumb import CrumbClassifier, CrumbRegressor
-from crumb.guide import Guide, loss, weigh
+from crumb.guide import Guide, weigh
+from crumb.mixing import loss
 
 # Rows of the pool. The rules behind "auto" were chosen on other tables than those of the second
 # half (docs/guide.md).

@@ -159,14 +159,14 @@ def test_the_last_one_who_wants_single_threads_lifts_the_limit() -> None:
 
 
 FRESH_PAGES = """
-import resource
+from resource import RUSAGE_SELF, getrusage
 import numpy as np
 from crumb.machine import block_threads
 
 def fresh() -> int:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    before = getrusage(RUSAGE_SELF).ru_minflt
     blocks = [np.ones(1 << 20, np.uint8) for _ in range(20)]
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+    return getrusage(RUSAGE_SELF).ru_minflt - before
 
 with block_threads(1):
     fresh(), fresh()

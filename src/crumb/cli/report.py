@@ -106,13 +106,15 @@ def _others(args: argparse.Namespace, model: Any, tables: Tables) -> list[Way]:
 
 
 def _trees(model: Any, queries: pd.DataFrame) -> pd.DataFrame:
-    """LightGBM on the whole pool; a tenth of it ends the training."""
+    """LightGBM on the whole pool; a tenth of it ends the training and weighs the kinds of trees."""
     pool, options = model.pool_, model.options_
     categories, jobs = pool.encoder.categorical_indices, resolve_jobs(options.n_jobs)
     trees = Trees(pool.n_classes, categories, options.seed, jobs)
-    order = generator(options.seed, "report").permutation(pool.size)
-    booster = trees.fit(trees.table(pool.rows), pool.y, order[: pool.size // 10])
-    found = trees.answers(booster, trees.table(model.encode(queries)[0]))
+    stop = generator(options.seed, "report").permutation(pool.size)[: pool.size // 10]
+    table = trees.table(pool.rows)
+    boosters = trees.fit(table, pool.y, stop)
+    trees.weigh(pool.y[stop], trees.answers(boosters, table[stop]))
+    found = trees.joined(trees.answers(boosters, trees.table(model.encode(queries)[0])))
     if model.task == "regression":
         return pd.DataFrame({"prediction": found})
     return with_chances(model, found)
