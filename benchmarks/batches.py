@@ -26,7 +26,7 @@ import numpy as np
 from sklearn.preprocessing import LabelEncoder
 
 from crumb import MICP, CrumbClassifier, CrumbRegressor
-from crumb.guide import loss
+from crumb.mixing import loss
 
 TABLES = (
     "eeg-eye-state",

@@ -4,9 +4,10 @@
 
 One made table, 0.1's embedded network, which tabicl loads too. ``crumb`` is fit, plan and
 explanation with the library's defaults; ``crumb, again`` is another explanation with the same plan.
-``shap`` is its permutation explainer around the estimator of the network's package, on the whole pool (``pool``) and on as many
-rows as a context has (``context``). It asks one query at a time, and each time the network sees its
-training rows again. Only some queries are timed there (``timed``), and their time is scaled up.
+``shap`` is its permutation explainer around the estimator of the network's package, on the whole
+pool (``pool``) and on as many rows as a context has (``context``). It asks one query at a time, and
+each time the network sees its training rows again. Only some queries are timed there (``timed``),
+and their time is scaled up.
 
 ``relative_error`` is the standard error of a Shapley value beside the size of the values, both as
 root mean squares, with ``background`` rows and with four times as many (for ten queries).
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> list[common.Record]:
     about: dict[str, Any] = {"n_informative": informative, "random_state": 0}
     X, y = make_classification(rows + queries, columns, **about)
     asked, pool, labels = X[:queries], X[queries:], y[queries:]
-    clf = crumb.CrumbClassifier("embedded-0.1").fit(pool[:50], labels[:50])
+    clf = crumb.CrumbClassifier(model="embedded-0.1").fit(pool[:50], labels[:50])
     clf.predict(asked[:2])  # loads the network
     masked = 2 * columns * options.background * queries
     found: list[common.Record] = []
