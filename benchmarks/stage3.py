@@ -31,6 +31,7 @@ cost; one member.
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -265,7 +266,7 @@ def network_backend(
 
 def measure_side(options: argparse.Namespace) -> list[common.Record]:
     """1,000 rows of context, 50 queries, 20 columns."""
-    clusters, n = (2, 100) if options.small else (4, 1_000)
+    clusters, n = (2, 100) if options.small else (max(4, os.cpu_count() or 1), 1_000)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20 * n, 20))
     y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
