@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
 
-from crumb.trees import LEAVES, MORE_ROWS, ROUNDS, Trees, scattered
+from crumb.trees import LEAVES, MORE_ROWS, ROUNDS, WIDE, Trees, scattered
 
 
 def rows(count: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -27,10 +27,10 @@ def test_training_stops_early_and_the_whole_pool_takes_as_many_rounds() -> None:
     X, y = rows()
     trees = Trees(3, [])
     stop = np.arange(60)
-    boosters, known = trees.fit(X, y, stop)
+    boosters, known, _ = trees.fit(X, y, stop)
     assert known.tolist() == [0, 1, 2]
     assert trees.rounds == [tuple(booster.best_iteration for booster in boosters)]
-    whole, _ = trees.fit(X, y, None)
+    whole, _, _ = trees.fit(X, y, None)
     for one, other, rounds, leaves in zip(boosters, whole, trees.rounds[0], LEAVES, strict=True):
         assert one.best_iteration < ROUNDS
         assert other.current_iteration() == int(MORE_ROWS * rounds)
@@ -66,7 +66,7 @@ def test_trees_do_not_depend_on_the_number_of_threads() -> None:
 
 def test_the_text_of_a_model_is_the_model() -> None:
     X, y = rows()
-    (booster, _), _ = Trees(3, []).fit(X, y, np.arange(60))
+    (booster, _), _, _ = Trees(3, []).fit(X, y, np.arange(60))
     again = lightgbm.Booster(model_str=booster.model_to_string())
     np.testing.assert_array_equal(again.predict(X), booster.predict(X))
 
@@ -96,5 +96,41 @@ def test_many_classes_have_fewer_rounds(monkeypatch) -> None:
     monkeypatch.setattr("crumb.trees.MOST_TREES", 30)
     X, y = rows()
     trees = Trees(3, [])
-    boosters, _ = trees.fit(X, y, np.arange(60))
+    boosters, _, _ = trees.fit(X, y, np.arange(60))
     assert [booster.num_trees() for booster in boosters] == [30, 30]  # ten rounds of three trees
+
+
+@pytest.mark.parametrize("n_classes", [None, 2, 3])
+def test_columns_of_many_words_are_mean_targets(n_classes: int | None) -> None:
+    rng = np.random.default_rng(0)
+    codes = rng.integers(WIDE + 20, size=4_000)
+    effect = rng.normal(size=WIDE + 20)
+    value = effect[codes] + 0.3 * rng.normal(size=len(codes))
+    y = value if n_classes is None else np.digitize(value, [-0.5, 0.5][: n_classes - 1])
+    table = pd.DataFrame({"x": rng.normal(size=len(codes)), "word": [f"w{c:03d}" for c in codes]})
+    trees = Trees(n_classes, [1])
+    numbers = trees.table(table)
+    boosters, _, means = trees.fit(numbers, y, np.arange(400))
+    assert means.shape == (1, WIDE + 21, 3 if n_classes == 3 else 1)
+    assert boosters[0].num_feature() == (4 if n_classes == 3 else 2)
+    wanted = np.stack([y == c for c in range(3)], 1) if n_classes == 3 else y[:, None]
+    for code in (0, 7, 33):  # shrunk towards the mean of all, but little
+        mine = wanted[400:][codes[400:] == code].mean(axis=0)
+        np.testing.assert_allclose(means[0, code], mine, atol=0.1 * np.std(y) + 0.05)
+    new = pd.DataFrame({"x": [0.0, 0.0], "word": ["never seen", None]})
+    shares = wanted[400:].mean(axis=0)
+    np.testing.assert_allclose(means[0, -1], shares, atol=0.05 * np.std(y))
+    found = trees.answers((boosters, *trees.fit(numbers, y, np.arange(400))[1:]), trees.table(new))
+    assert np.isfinite(found).all()
+
+
+def test_a_word_that_says_all_is_no_leak() -> None:
+    """A column with a word for each row tells nothing: means are those of other rows."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=600)
+    table = pd.DataFrame({"x": rng.normal(size=600), "id": [f"i{i}" for i in range(600)]})
+    trees = Trees(2, [1])
+    numbers = trees.table(table)
+    model = trees.fit(numbers[:400], y[:400], np.arange(40))
+    proba = trees.answers(model, numbers[400:])
+    assert -np.log(proba[:, np.arange(200), y[400:]]).mean() < np.log(2) + 0.05

@@ -114,11 +114,13 @@ class Guide:
         about: dict[str, Any] = {name: getattr(self, name) for name in ("shown", "share", "facts")}
         about |= {name: getattr(learner, name) for name in ("n_classes", "categories", "many")}
         about |= {"words": list(learner.words.items())}
-        about |= {"models": [len(boosters) for boosters, _ in self.models]}
-        arrays = {"guide": self.known} | {f"guide{i}": m[1] for i, m in enumerate(self.models)}
+        about |= {"models": [len(boosters) for boosters, *_ in self.models]}
+        arrays = {"guide": self.known}
+        for i, (_, known, means) in enumerate(self.models):
+            arrays |= {f"guide{i}": known, f"guide{i}.means": means}
         texts = {
             f"guide{i}.{j}.txt": booster.model_to_string().encode()
-            for i, (boosters, _) in enumerate(self.models)
+            for i, (boosters, *_) in enumerate(self.models)
             for j, booster in enumerate(boosters)
         }
         return about, arrays, texts
@@ -134,7 +136,7 @@ class Guide:
             return lightgbm().Booster(model_str=files[f"guide{i}.{j}.txt"].decode())
 
         models = [
-            ([booster(i, j) for j in range(kinds)], arrays[f"guide{i}"])
+            ([booster(i, j) for j in range(kinds)], arrays[f"guide{i}"], arrays[f"guide{i}.means"])
             for i, kinds in enumerate(about["models"])
         ]
         known, mix = arrays["guide"], (about["shown"], about["share"], about["facts"])

@@ -14,8 +14,10 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.preprocessing import TargetEncoder
 
 from crumb.errors import BackendUnavailable, InvalidInput
+from crumb.machine import quiet
 from crumb.mixing import losses, mean_share, mixture
 from crumb.pfn.base import TargetScale
 from crumb.table.encoder import Rows, column, number_column, texts
@@ -26,6 +28,7 @@ USUAL = 100  # rounds where nothing says how many
 PIECE = 256  # rows that an estimator answers at a time: see pfn/sklearn.py
 MORE_ROWS = 1.1  # the model of the whole pool takes as many more rounds than those of the folds
 LEAVES = (15, 127)  # few are better for noise, many for fine steps
+WIDE = 40  # a column with more categories is given as the mean target of each
 SETTINGS = {
     "learning_rate": 0.1,
     "lambda_l2": 1.0,  # without it, leaves of rare classes have no bound
@@ -117,26 +120,30 @@ class Trees:
         return table
 
     def fit(self, table: np.ndarray, y: np.ndarray, stop: np.ndarray | None) -> Any:
-        """Boosters, and the class codes that they know or the scale of their targets.
+        """Boosters, the class codes that they know or the scale of their targets, mean targets.
 
         No boosters for rows of one class. LightGBM holds targets in float32, so they are scaled.
         """
         gbm, known = lightgbm(), np.unique(y)
         if self.n_classes and len(known) < 2:
-            return [], known
+            return [], known, np.empty((0, 0, 0))
         if self.n_classes:
             target = np.searchsorted(known, y)
         else:
             scale = TargetScale.of(y)
             known, target = np.array(astuple(scale)), scale.scaled(y)
         teach = slice(None) if stop is None else np.setdiff1d(np.arange(len(y)), stop)
-        data = gbm.Dataset(table[teach], target[teach], categorical_feature=self.categories)
+        means, taught = self._means(table[teach], target[teach], len(known))
+        narrow = [j for j in self.categories if not (len(means) and j in self._wide())]
+        data = gbm.Dataset(taught, target[teach], categorical_feature=narrow)
         rounds, more = [int(MORE_ROWS * one) for one in self._usual()], {}
         if stop is not None and len(stop):
             several = self.n_classes and len(known) > 2
             most = max(1, MOST_TREES // len(known)) if several else ROUNDS
             rounds = [min(most, ROUNDS)] * len(LEAVES)
-            more["valid_sets"] = [gbm.Dataset(table[stop], target[stop], reference=data)]
+            more["valid_sets"] = [
+                gbm.Dataset(self._by_means(table[stop], means), target[stop], reference=data)
+            ]
             more["callbacks"] = [gbm.early_stopping(PATIENCE, verbose=False)]
         settings = {**SETTINGS, **self._objective(len(known))}
         boosters = [
@@ -145,7 +152,37 @@ class Trees:
         ]
         if more:
             self.rounds.append(tuple(booster.best_iteration for booster in boosters))
-        return boosters, known
+        return boosters, known, means
+
+    def _wide(self) -> list[int]:
+        return [j for j in self.categories if len(self.words[j]) > WIDE]
+
+    def _means(
+        self, table: np.ndarray, target: np.ndarray, classes: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(wide columns, words + 1, …): the mean target of each word; and the table with means.
+
+        There, a row gets the mean of other rows.
+        """
+        wide = self._wide()
+        if not wide or (self.n_classes and np.bincount(target).max() < 5):  # too few for its folds
+            return np.empty((0, 0, 0)), table
+        several = "multiclass" if classes > 2 else "binary"
+        kind = several if self.n_classes else "continuous"
+        encoder = TargetEncoder(target_type=kind, random_state=self.seed % 2**32)
+        with quiet():  # about classes with fewer rows than folds
+            found = encoder.fit_transform(table[:, wide], target)
+        words = np.append(np.arange(max(len(self.words[j]) for j in wide)), np.nan)
+        means = encoder.transform(np.tile(words[:, None], len(wide)))
+        means = means.reshape(len(words), len(wide), -1).transpose(1, 0, 2)
+        return means, _replaced(table, wide, found.reshape(len(table), len(wide), -1))
+
+    def _by_means(self, table: np.ndarray, means: np.ndarray) -> np.ndarray:
+        if not len(means):
+            return table
+        wide = self._wide()
+        places = np.nan_to_num(table[:, wide], nan=-1).astype(np.int64)  # the last is of no word
+        return _replaced(table, wide, means[np.arange(len(wide)), places])
 
     def _usual(self) -> Iterable[float]:
         return np.mean(self.rounds, axis=0) if self.rounds else [USUAL] * len(LEAVES)
@@ -159,7 +196,8 @@ class Trees:
         return {**about, "objective": "multiclass", "num_class": known}
 
     def answers(self, model: Any, table: np.ndarray) -> np.ndarray:
-        boosters, known = model
+        boosters, known, means = model
+        table = self._by_means(table, means)
         found = [booster.predict(table) for booster in boosters] or [np.ones(len(table))] * 2
         return np.stack([self._answers(one, known) for one in found])
 
@@ -218,3 +256,10 @@ def scattered(proba: np.ndarray, known: np.ndarray, n_classes: int) -> np.ndarra
     whole = np.zeros((len(proba), n_classes))
     whole[:, known] = proba
     return whole
+
+
+def _replaced(table: np.ndarray, columns: list[int], values: np.ndarray) -> np.ndarray:
+    """A table with values (n, columns, …) in some columns: the first there, others at the end."""
+    table = table.copy()
+    table[:, columns] = values[:, :, 0]
+    return np.hstack([table, values[:, :, 1:].reshape(len(table), -1)])
