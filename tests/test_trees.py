@@ -134,3 +134,23 @@ def test_a_word_that_says_all_is_no_leak() -> None:
     model = trees.fit(numbers[:400], y[:400], np.arange(40))
     proba = trees.answers(model, numbers[400:])
     assert -np.log(proba[:, np.arange(200), y[400:]]).mean() < np.log(2) + 0.05
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "rare", "rows", "columns"),
+    [(3, 1, 300, 1), (4, 1, 300, 3), (2, 20, 300, 1), (2, 0, 300, 1), (None, 0, 4, 0)],
+)
+def test_mean_targets_where_rows_of_a_class_only_end_the_training(
+    n_classes: int | None, rare: int, rows: int, columns: int
+) -> None:
+    rng = np.random.default_rng(0)
+    words = [f"w{i}" for i in np.arange(300) % (WIDE + 20)]
+    trees = Trees(n_classes, [1])
+    table = trees.table(pd.DataFrame({"x": rng.normal(size=300), "word": words}))[:rows]
+    y = rng.normal(size=rows)
+    if n_classes:
+        y = rng.integers(max(1, n_classes - 1) if rare else n_classes, size=rows)
+        y[:rare] = n_classes - 1  # these rows end the training
+    model = trees.fit(table, y, np.arange(30) if n_classes else None)
+    assert (model[2].shape[-1] if columns else len(model[2])) == columns
+    assert np.isfinite(trees.answers(model, table)).all()

@@ -133,7 +133,7 @@ class Trees:
             scale = TargetScale.of(y)
             known, target = np.array(astuple(scale)), scale.scaled(y)
         teach = slice(None) if stop is None else np.setdiff1d(np.arange(len(y)), stop)
-        means, taught = self._means(table[teach], target[teach], len(known))
+        means, taught = self._means(table[teach], target[teach])
         narrow = [j for j in self.categories if not (len(means) and j in self._wide())]
         data = gbm.Dataset(taught, target[teach], categorical_feature=narrow)
         rounds, more = [int(MORE_ROWS * one) for one in self._usual()], {}
@@ -157,19 +157,17 @@ class Trees:
     def _wide(self) -> list[int]:
         return [j for j in self.categories if len(self.words[j]) > WIDE]
 
-    def _means(
-        self, table: np.ndarray, target: np.ndarray, classes: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _means(self, table: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(wide columns, words + 1, …): the mean target of each word; and the table with means.
 
         There, a row gets the mean of other rows.
         """
-        wide = self._wide()
-        if not wide or (self.n_classes and np.bincount(target).max() < 5):  # too few for its folds
-            return np.empty((0, 0, 0)), table
-        several = "multiclass" if classes > 2 else "binary"
+        wide, several = self._wide(), "multiclass" if len(np.unique(target)) > 2 else "binary"
         kind = several if self.n_classes else "continuous"
         encoder = TargetEncoder(target_type=kind, random_state=self.seed % 2**32)
+        most = np.bincount(target).max() if self.n_classes else len(target)
+        if not wide or most < encoder.cv:  # too few rows for its folds
+            return np.empty((0, 0, 0)), table
         with quiet():  # about classes with fewer rows than folds
             found = encoder.fit_transform(table[:, wide], target)
         words = np.append(np.arange(max(len(self.words[j]) for j in wide)), np.nan)
@@ -198,7 +196,9 @@ class Trees:
     def answers(self, model: Any, table: np.ndarray) -> np.ndarray:
         boosters, known, means = model
         table = self._by_means(table, means)
-        found = [booster.predict(table) for booster in boosters] or [np.ones(len(table))] * 2
+        found = [booster.predict(table) for booster in boosters] or [
+            np.ones(len(table))
+        ] * self.kinds
         return np.stack([self._answers(one, known) for one in found])
 
     def _answers(self, found: np.ndarray, known: np.ndarray) -> np.ndarray:
