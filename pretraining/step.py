@@ -23,20 +23,34 @@ from pretraining.prior import Batch, Shape
 
 
 def loss_of(
-    network: TabICL, batch: Batch, dtype: torch.dtype, block: Block = attention_block
+    network: TabICL,
+    batch: Batch,
+    dtype: torch.dtype,
+    block: Block = attention_block,
+    even: float = 0.0,
 ) -> Tensor:
-    """Cross-entropy, or the pinball loss averaged over the quantiles, of the queries of a batch."""
+    """Cross-entropy, or the pinball loss averaged over the quantiles, of the queries of a batch.
+
+    ``even``: the mean over tables of the logarithm of their loss and this much. An error of a tenth
+    then counts alike where a table can be told almost exactly and where it is mostly noise.
+    """
+    losses = _query_losses(network, batch, dtype, block) * batch.weight
+    if not even:
+        return losses.sum()
+    weight = batch.weight.sum(1)  # (B,)
+    return (weight * torch.log(losses.sum(1) / weight.clamp_min(1e-12) + even)).sum()
+
+
+def _query_losses(network: TabICL, batch: Batch, dtype: torch.dtype, block: Block) -> Tensor:
+    """(B, n − t)"""
     train = batch.y.shape[1] - batch.weight.shape[1]
     answer = forward(network, batch.X, batch.y[:, :train], dtype, block)
     y = batch.y[:, train:]
     if network.max_classes > 0:
-        loss = F.cross_entropy(
-            (answer / TEMPERATURE).flatten(0, 1), y.long().flatten(), reduction="none"
-        )
-        return (loss * batch.weight.flatten()).sum()
+        return F.cross_entropy((answer / TEMPERATURE).mT, y.long(), reduction="none")
     level = torch.linspace(0, 1, network.num_quantiles + 2, device=y.device)[1:-1]
     error = y.unsqueeze(-1) - answer
-    return (torch.maximum(level * error, (level - 1) * error).mean(-1) * batch.weight).sum()
+    return torch.maximum(level * error, (level - 1) * error).mean(-1)
 
 
 def compiled_block(backend: str | Callable[..., object] = "inductor") -> Block:
@@ -62,8 +76,10 @@ class EagerSteps:
         optimiser: Optimiser,
         dtype: torch.dtype = torch.float32,
         block: Block = attention_block,
+        even: float = 0.0,
     ):
         self.network, self.optimiser, self.dtype, self.block = network, optimiser, dtype, block
+        self.even = even
 
     def __call__(self, shape: Shape, batch: Batch, rate: float) -> Tensor:
         self.optimiser.rate.fill_(rate)
@@ -76,7 +92,7 @@ class EagerSteps:
 
     def _backward(self, batch: Batch) -> Tensor:
         self.optimiser.gradients.zero_()
-        loss = loss_of(self.network, batch, self.dtype, self.block)
+        loss = loss_of(self.network, batch, self.dtype, self.block, self.even)
         loss.backward()
         return loss.detach()
 
@@ -91,8 +107,9 @@ class RecordedSteps(EagerSteps):
         optimiser: Optimiser,
         dtype: torch.dtype = torch.bfloat16,
         block: Block = attention_block,
+        even: float = 0.0,
     ):
-        super().__init__(network, optimiser, dtype, block)
+        super().__init__(network, optimiser, dtype, block, even)
         self.pool = torch.cuda.graph_pool_handle()
         self.recorded: dict[Shape, tuple[torch.cuda.CUDAGraph, Batch, Tensor]] = {}
         self.update: torch.cuda.CUDAGraph | None = None

@@ -62,12 +62,14 @@ class Training:
             self.optimiser.average.copy_(self.optimiser.values)
         self.curriculum = self._curriculum()
         self.shapes = self.curriculum.shapes(seed, self.network.row_num_cls)
-        self.do_step = EagerSteps(self.network, self.optimiser)
+        self.do_step = EagerSteps(self.network, self.optimiser, even=self.variant.even)
         if self.device.type == "cuda":
             # cuDNN's attention fails in the backward pass at these shapes.
             torch.backends.cuda.enable_cudnn_sdp(False)
             torch.backends.cuda.matmul.allow_tf32 = False  # the cells enter in float32
-            self.do_step = RecordedSteps(self.network, self.optimiser, block=compiled_block())
+            self.do_step = RecordedSteps(
+                self.network, self.optimiser, block=compiled_block(), even=self.variant.even
+            )
         self._held_out: dict[str, list[Batch]] | None = None
 
     def _curriculum(self) -> Curriculum:

@@ -15,6 +15,7 @@ class Variant:
     recipe: str = "everything"
     rate: float = 2e-3
     batch: float = 1.0  # cells of a batch, of what the stage of the curriculum has
+    even: float = 0.0  # above 0, tables count by the logarithm of their loss and this much
 
 
 DEEP = {
@@ -39,6 +40,10 @@ VARIANTS = {
     "mild": Variant(parts=OURS, recipe="mild"),
     "base-certain": Variant(recipe="certain"),
     "slow-certain": Variant(parts=OURS, recipe="certain", rate=1e-3),
+    "gentle": Variant(parts=OURS, recipe="certain", rate=5e-4),
+    "even": Variant(parts=OURS, recipe="certain", even=0.01),
+    "base-even": Variant(recipe="certain", even=0.01),
+    "gentle-even": Variant(parts=OURS, recipe="certain", rate=5e-4, even=0.01),
     "deeper": Variant({"icl_num_blocks": 10}, OURS, recipe="certain"),
     "fade": Variant(fade=0.95),
     "deep": Variant(widths=DEEP),

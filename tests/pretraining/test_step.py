@@ -8,7 +8,7 @@ from tabicl import TabICLClassifier
 from crumb.pfn.forward import MOST_DENSE
 from pretraining.draw import Draw
 from pretraining.network import build, configuration
-from pretraining.prior import Shape, sample
+from pretraining.prior import Batch, Shape, sample
 from pretraining.step import compiled_block, loss_of
 from pretraining.variants import CHOSEN, VARIANTS
 
@@ -36,6 +36,31 @@ def test_numbers_are_learnt_by_the_pinball_loss():
     assert float(loss_of(network, batch, torch.float32).detach()) == pytest.approx(
         expected, rel=1e-4
     )
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+def test_even_tables_count_by_the_logarithm_of_their_loss(task):
+    network = build(configuration(task, "smoke"), 1)
+    batch = sample(task, Shape(3, 40, 4, 30), Draw("cpu", 7))
+    alone = []
+    for i in range(3):
+        weight = batch.weight[i : i + 1] / batch.weight[i].sum()
+        one = Batch(batch.X[i : i + 1], batch.y[i : i + 1], weight)
+        alone.append(float(loss_of(network, one, torch.float32).detach()))
+    share = batch.weight.sum(1).numpy()
+    found = float(loss_of(network, batch, torch.float32, even=0.05).detach())
+    assert found == pytest.approx((share * np.log(np.array(alone) + 0.05)).sum(), rel=1e-4)
+
+
+def test_a_table_without_a_query_that_counts_is_no_danger_to_even_tables():
+    network = build(configuration("regression", "smoke"), 1)
+    batch = sample("regression", Shape(2, 40, 4, 30), Draw("cpu", 7))
+    weight = batch.weight.clone()
+    weight[0] = 0
+    loss = loss_of(network, Batch(batch.X, batch.y, weight), torch.float32, even=0.05)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(p.grad).all() for p in network.parameters() if p.grad is not None)
 
 
 def test_one_compilation_serves_all_shapes(monkeypatch):
