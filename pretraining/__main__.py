@@ -142,7 +142,7 @@ def _common(parser: argparse.ArgumentParser) -> None:
         "--size",
         choices=("small", "trial", "smoke"),
         default="small",
-        help="trial: few shapes, to compare; smoke: a toy, to try it out",
+        help="trial: few shapes, to compare and for short runs; smoke: a toy, to try it out",
     )
     parser.add_argument("--device", default="auto", help="auto, cuda or cpu")
 

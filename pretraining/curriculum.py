@@ -94,8 +94,8 @@ def curriculum(
     cooling: CoolDown | None = None,
     begun: int = 0,
 ) -> Curriculum:
-    """The schedule of a size; ``trial`` is that of ``small`` with few short shapes, for
-    comparisons."""
+    """The schedule of a size; ``trial`` is that of ``small`` with few shapes, of all lengths from
+    the start: for comparisons and short runs."""
     stages = tuple(replace(stage, cells=int(stage.cells * batch)) for stage in _STAGES[size])
     return Curriculum(stages, rate, _WARM_UP[size], cooling, begun)
 
@@ -106,7 +106,11 @@ _STAGES = {
         Stage(0, 1.0, (24, 48), (2, 5), (0.4, 0.8), 2_000, shapes=3),
         Stage(60, 1.0, (64, 96), (2, 4), (0.7, 0.9), 2_000, shapes=2),
     ),
-    "trial": (Stage(0, 1.0, (128, 2_000), (2, 60), (0.4, 0.9), 600_000, shapes=10),),
+    "trial": (
+        Stage(0, 1.0, (200, 2_000), (2, 130), (0.4, 0.9), 600_000, shapes=12),
+        Stage(0, 0.5, (1_500, 8_000), (2, 80), (0.7, 0.95), 900_000, shapes=5),
+        Stage(0, 0.2, (8_000, 17_000), (2, 40), (0.85, 0.97), 1_200_000, shapes=3),
+    ),
     "small": (
         Stage(0, 1.0, (200, 2_000), (2, 130), (0.4, 0.9), 600_000, shapes=28),
         Stage(3_000, 0.5, (1_500, 8_000), (2, 80), (0.7, 0.95), 900_000, shapes=12),
