@@ -21,6 +21,8 @@ RUNS = {  # how their files end, and their colours
     "from 0.1": ("-continued", "#1b6ca8"),
     "from 0.1, certain": ("-certain", "#c1592b"),
     "from 0.1, deeper": ("-deeper", "#3f8f4f"),
+    "from 0.1, even": ("-even", "#b58bc9"),
+    "from 0.1, gentle-even": ("-gentle", "#7b2d8e"),
 }
 ENDED = {"classification-deeper": 22_691}  # when its rate began to fall: the log has both pieces
 
@@ -76,8 +78,10 @@ def runs(axis: Any, folder: Path, task: str) -> None:
         turn = ENDED.get(f"{task}{ending}") or (progress["cooling"] or [progress["step"]])[0]
         constant = [point[1:] for point in points if point[0] <= turn]
         falling = [*constant[-1:], *(point[1:] for point in points if point[0] > turn)]
-        axis.plot(*zip(*constant, strict=True), "o-", color=colour, markersize=3, label=name)
-        axis.plot(*zip(*falling, strict=True), "o--", color=colour, markersize=3)
+        (line,) = axis.plot(*zip(*falling, strict=True), "o--", color=colour, markersize=3)
+        if constant:
+            (line,) = axis.plot(*zip(*constant, strict=True), "o-", color=colour, markersize=3)
+        line.set_label(name)
     axis.set(xlabel="GPU minutes after the start")
     loss = "log-loss" if task == "classification" else "pinball loss"
     axis.set_title(f"{task}: {loss}, held-out tables", fontsize=10)
