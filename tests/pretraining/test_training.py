@@ -16,7 +16,6 @@ import torch
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.pfn.forward import forward
-from crumb.pfn.models import card_for, locate
 from pretraining import state
 from pretraining.__main__ import main
 from pretraining.curriculum import MOST_ROWS, CoolDown, curriculum
@@ -24,6 +23,8 @@ from pretraining.network import build, configuration
 from pretraining.step import loss_of
 from pretraining.training import Training
 from pretraining.turns import alone
+
+MILESTONES = Path(__file__).parents[2] / "pretraining" / "milestones"
 
 
 def trained(folder, steps=12, minutes=5.0, task="classification", **more):
@@ -322,13 +323,12 @@ def test_new_blocks_change_no_answer_at_first(tmp_path):
         )
 
 
-@pytest.mark.parametrize("task", ["classification", "regression"])
-def test_runs_start_from_the_networks_that_ship(task, tmp_path):
-    path = locate(card_for("embedded", task))
-    made = torch.load(path, map_location="cpu", weights_only=True)["training"]
-    training = Training(tmp_path, task, variant=made["variant"], start=path)
-    assert training.progress.step == training.progress.begun == made["step"]
-    assert training.progress.tables == made["tables"]
+@pytest.mark.parametrize("path", sorted(MILESTONES.glob("*.ckpt")), ids=lambda path: path.name)
+def test_runs_start_from_the_milestones(path, tmp_path):
+    task, _, step = path.stem.partition("-")
+    training = Training(tmp_path, task, start=path)
+    assert training.progress.step == int(step)
+    assert training.progress.tables > 40 * int(step)
 
 
 def test_runs_on_one_gpu_take_turns(tmp_path):
