@@ -25,8 +25,7 @@ from crumb.options import Options
 from crumb.pfn import Output
 from crumb.plan import Plan, route_plan
 from crumb.selection import Strategy
-from crumb.table.encoder import Rows, stacked
-from crumb.table.intake import to_rows
+from crumb.table.encoder import Rows, stacked, to_rows
 from crumb.table.row import Piece, one_row
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from crumb.machine import resolve_jobs
 from crumb.options import DEFAULTS, PLANNED_ROWS, Options
 from crumb.pfn import Backend, BackendSettings, resolve_backend
 from crumb.pool import Pool, TablePool
-from crumb.scale.engine import Engine, resolve_engine
+from crumb.scale.engine import resolve_engine
+from crumb.table.csv import csv_files, read_csv
 from crumb.table.embedding import RowEmbedding
-from crumb.table.encoder import Rows, TableEncoder, column
-from crumb.table.intake import in_files, opened, split_target, to_rows
+from crumb.table.encoder import Rows, TableEncoder, column, in_files, split_target, to_rows
 from crumb.table.space import EMBEDDING, check_features
 
 if TYPE_CHECKING:
@@ -60,10 +60,8 @@ def learn(asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> 
     options = Options.of(**{name: getattr(asked, name) for name in DEFAULTS})
     check_features(asked.features)
     check_plan_at(asked.plan_at, options)
-    X = opened(X)
     _check_guide(asked, X, groups)
-    engine = engine_for(X, asked.engine, asked.n_jobs)
-    table = open_table(X, y, where, columns, engine)
+    table, engine = open_table(X, y, where, columns, asked.engine, asked.n_jobs)
     if isinstance(table, Whole):
         pool, backend, classes = _learn_table(asked, table, options)
     else:
@@ -86,18 +84,21 @@ def learn(asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> 
     return Learned(pool, options, engine.backend(backend) if engine else backend, classes, plan)
 
 
-def engine_for(X: Any, engine: Any, n_jobs: int | None) -> Engine | None:
-    """What reads files and runs passes; None: this process, for a table in memory."""
-    return resolve_engine(engine, n_jobs) if in_files(X) or engine != "local" else None
+def open_table(
+    X: Any, y: Any, where: Any, columns: Any, engine: Any, n_jobs: int | None
+) -> tuple[Whole | Source, Any]:
+    """A table in memory, where files that are small are read whole, or the files themselves.
 
-
-def open_table(X: Any, y: Any, where: Any, columns: Any, engine: Any) -> Whole | Source:
-    """A table in memory, where files that are small are read whole, or the files themselves."""
+    And the engine that reads files and runs passes; None: this process, for a table in memory.
+    """
+    if in_files(X) and csv_files(X):
+        X = read_csv(X)
+    engine = resolve_engine(engine, n_jobs) if in_files(X) or engine != "local" else None
     if not in_files(X):
         if where is not None or columns is not None:
             said = "where= and columns= are for tables in files: filter this one yourself."
             raise InvalidInput(said)
-        return Whole(X, y, {})
+        return Whole(X, y, {}), engine
     from crumb.scale.pool import fits_in_memory, read_whole
     from crumb.scale.source import count_rows, open_source
 
@@ -105,7 +106,7 @@ def open_table(X: Any, y: Any, where: Any, columns: Any, engine: Any) -> Whole |
         raise InvalidInput("For a table in files y is the name of the target's column.")
     source = count_rows(open_source(X, y, where, columns), engine)
     facts = {"pool": {"rows": source.rows, "on_disk": False, "covered": True}}
-    return Whole(*read_whole(source), facts) if fits_in_memory(source) else source
+    return Whole(*read_whole(source), facts) if fits_in_memory(source) else source, engine
 
 
 def _learn_table(
@@ -148,7 +149,7 @@ def _check_guide(asked: Any, X: Any, groups: Any) -> None:
     from crumb.guide import check_guide
 
     check_guide(asked.guide, asked.guide_folds, groups, asked.task)
-    if groups is not None and in_files(X):
+    if groups is not None and in_files(X) and not csv_files(X):
         raise InvalidInput("groups= is for tables in memory: read this one, and pass it.")
 
 

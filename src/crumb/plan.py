@@ -16,14 +16,13 @@ import pandas as pd
 from crumb.errors import InvalidFile, InvalidInput, PlanMismatch
 from crumb.evidence import measure_support, measure_traces
 from crumb.files import read_archive, reading, write_archive
-from crumb.learning import Whole, engine_for, open_table
+from crumb.learning import Whole, open_table
 from crumb.machine import block_threads, progress_bar
 from crumb.options import Options
 from crumb.pool import Pool, table_pool
 from crumb.selection import MMD, Problem, Selection
 from crumb.selection.base import nearest_centroid, value_order
-from crumb.table.encoder import Rows
-from crumb.table.intake import opened, to_rows
+from crumb.table.encoder import Rows, to_rows
 from crumb.table.space import EMBEDDING, check_features
 
 if TYPE_CHECKING:
@@ -464,9 +463,7 @@ def select_contexts(
     """
     asked = _without_model(features, options)
     about = {"features": features, "categorical_features": categorical_features}
-    X_pool = opened(X_pool)
-    workers: Any = engine_for(X_pool, engine, asked.n_jobs)
-    table = open_table(X_pool, y_pool, where, columns, workers)
+    table, workers = open_table(X_pool, y_pool, where, columns, engine, asked.n_jobs)
     if isinstance(table, Whole):
         pool: Pool = table_pool(table.X, table.y, **about)
         pool.facts |= table.facts

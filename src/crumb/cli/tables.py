@@ -20,7 +20,7 @@ from crumb.errors import InvalidInput
 from crumb.files import atomic_write
 from crumb.scale.engine import LocalEngine
 from crumb.scale.source import count_rows, open_source
-from crumb.table.intake import csv_files, read_csv
+from crumb.table.csv import csv_files, read_csv
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 PICTURES = (".png", ".pdf", ".svg", ".jpg")

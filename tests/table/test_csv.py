@@ -1,4 +1,4 @@
-"""table/intake.py: lists, arrays of text, frames on arrays; the target by name."""
+"""Tables as they come: files (table/csv.py), lists, arrays of text, frames; the target by name."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from crumb import CrumbClassifier, select_contexts
 from crumb.errors import InvalidInput
-from crumb.table.encoder import TableEncoder, fingerprint
-from crumb.table.intake import to_rows
+from crumb.table.encoder import TableEncoder, fingerprint, to_rows
 
 
 def mixed(rows: int = 120) -> tuple[pd.DataFrame, np.ndarray]:
