@@ -16,9 +16,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from crumb.budget import LADDER
-from crumb.errors import InvalidInput, megabytes, positive
+from crumb.errors import InvalidInput
 from crumb.machine import resolve_jobs
-from crumb.options import DEFAULTS, PLANNED_ROWS, Options
+from crumb.options import DEFAULTS, PLANNED_ROWS, Options, megabytes, positive
 from crumb.pfn import Backend, BackendSettings, resolve_backend
 from crumb.pool import Pool, TablePool
 from crumb.scale.engine import resolve_engine

@@ -13,7 +13,8 @@ import crumb
 from crumb.cli import tables
 from crumb.cli.console import print_json
 from crumb.cli.options import parameters
-from crumb.errors import InvalidInput, positive
+from crumb.errors import InvalidInput
+from crumb.options import positive
 
 
 def run(args: argparse.Namespace) -> None:
