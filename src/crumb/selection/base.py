@@ -2,7 +2,7 @@
 
 Stage 1 is k-means++ and Lloyd on the queries; rows go to the nearest centroid. A strategy puts its
 questions all at once, so that files are read in one pass. A ``Finder`` answers with row numbers: a
-list of arrays for each question. ``TableFinder`` has all points in memory; ``scale/finder.py``
+list of arrays for each question. ``TableFinder`` has all points in memory; ``scale/pool.py``
 reads files. Both give the same answers: random rows are those with the lowest ``row_numbers``,
 which belong to the rows.
 
