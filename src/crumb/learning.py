@@ -35,14 +35,6 @@ if TYPE_CHECKING:
 FEW_ROWS = 20  # with fewer, a column may agree with the target by chance
 
 
-class Learned(NamedTuple):
-    pool: Pool
-    options: Options  # resolved for the pool
-    backend: Backend
-    classes: np.ndarray | None  # None: regression
-    plan: Plan | None  # with ``plan_at="fit"``
-
-
 class Whole(NamedTuple):
     """A table in memory, its labels, and what plans should say of where it was."""
 
@@ -51,7 +43,10 @@ class Whole(NamedTuple):
     facts: dict[str, Any]
 
 
-def learn(asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> Learned:
+def learn(
+    asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any
+) -> tuple[Pool, Options, Backend, np.ndarray | None, Plan | None]:
+    """Options are resolved for the pool; no classes: regression; a plan with ``plan_at="fit"``."""
     if y is None:
         name = type(asked).__name__
         said = f"This {name} estimator requires y to be passed, but the target y is None."
@@ -81,7 +76,7 @@ def learn(asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> 
     if asked.plan_at == "fit":
         points = pool.drawn(PLANNED_ROWS, options.seed)[1]
         plan = pool.plan(points, options, evidence=False)
-    return Learned(pool, options, engine.backend(backend) if engine else backend, classes, plan)
+    return pool, options, engine.backend(backend) if engine else backend, classes, plan
 
 
 def open_table(
