@@ -127,7 +127,9 @@ def main() -> None:
             print(f"{one:30} {whole:7,} {code:7,}")
         print()
     files = files_on_the_way(root)
-    print(f"fit and predict_proba pass through {len(files)} files: {' '.join(files)}")
+    whole = sum(lines_of(package / file)[0] for file in files)
+    said = f"{len(files)} files of {whole:,} lines: {' '.join(files)}"
+    print(f"fit and predict_proba pass through {said}")
     size, where = longest_function(package)
     print(f"longest function: {size} lines ({where})")
 
