@@ -73,4 +73,4 @@ def truncate(monkeypatch: pytest.MonkeyPatch, cells: int | None = None) -> None:
     """The points are not all held; candidates have room for ``cells`` numbers."""
     monkeypatch.setattr("crumb.scale.pool.COVERED_CELLS", 0)
     if cells is not None:
-        monkeypatch.setattr("crumb.scale.finder.SHORTLIST_CELLS", cells)
+        monkeypatch.setattr("crumb.scale.pool.SHORTLIST_CELLS", cells)

@@ -437,7 +437,7 @@ def test_micp_clusters_the_pool_once(budget, monkeypatch: pytest.MonkeyPatch) ->
         return cluster_pool(finder, n_clusters)
 
     monkeypatch.setattr(TableFinder, "cluster_pool", counted)
-    monkeypatch.setattr(Sleepy, "pace", 2e-3)
+    monkeypatch.setattr(Sleepy, "pace", 2e-3 if budget else 0.0)
     given = {"budget": budget, "device": "cpu", "n_jobs": 1}
     model = CrumbRegressor(model=Sleepy(), strategy="micp", **given).fit(X[:2_500], X[:2_500, 0])
     assert len(seen) == 1  # not when the first queries come

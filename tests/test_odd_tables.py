@@ -29,7 +29,7 @@ from tabicl import TabICLClassifier
 
 from crumb import CrumbClassifier
 from crumb.options import Options
-from crumb.persistence import pack_frame, unpack_frame
+from crumb.persistence import pack_rows, unpack_rows
 from crumb.scale.engine import LocalEngine
 from crumb.scale.pool import FilePool
 from crumb.scale.source import count_rows, open_source
@@ -420,7 +420,10 @@ def test_a_trip_through_a_file(table: Table, choice: int) -> None:
     clf = table.fitted(table.pool(choice))
     rows, encoder = clf.pool_.rows, clf.pool_.encoder
     assume(isinstance(rows, pd.DataFrame))
-    again = table.fitted(unpack_frame(pack_frame(rows), list(rows.columns), encoder.kinds_))
+    packed: dict[str, bytes] = {}
+    pack_rows("rows", rows, {}, packed)
+    unpacked = unpack_rows("rows", {}, packed, list(rows.columns), encoder.kinds_)
+    again = table.fitted(unpacked)
     assert again.pool_.fingerprint == clf.pool_.fingerprint
     assert_same(again.encode(table.queries(choice)), clf.encode(table.queries(choice)))
 

@@ -8,16 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crumb import CrumbClassifier, select_contexts
-from crumb.errors import InvalidInput, positive
+from crumb.errors import InvalidInput
 from crumb.herding.greedy import EarlyStopping
-from crumb.herding.search import AFFORDABLE, AT_ONCE, Load, check_search, resolve_search
+from crumb.herding.search import AFFORDABLE, AT_ONCE, Load, resolve_search
 from crumb.options import (
     CPU,
     GPU,
     LEAST_ROWS,
     check_bandwidth,
+    check_search,
     median_factor,
     paper_configuration,
+    positive,
     resolve_context_size,
     resolve_early_stopping,
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Integral, Real
-from typing import Any
 
 
 class CrumbError(Exception):
@@ -13,11 +11,12 @@ class CrumbError(Exception):
 
     Examples
     --------
+    >>> from crumb import select_contexts
     >>> try:
-    ...     positive("context_size", 0)
+    ...     select_contexts([[1.0], [2.0]], [[1.5]], n_clusters=0)
     ... except CrumbError as error:
     ...     print(error)
-    context_size must be a whole number of at least 1, got 0.
+    n_clusters must be a whole number of at least 1, got 0.
     """
 
 
@@ -64,18 +63,3 @@ def extra(name: str, what: str) -> Iterator[None]:
     except ImportError as error:
         said = f"{what} needs {error.name}: pip install 'crumb-pfn[{name}]'."
         raise BackendUnavailable(said) from error
-
-
-def positive(name: str, value: Any, least: int = 1) -> int:
-    """A whole number that a user gave, checked."""
-    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
-        return int(value)
-    raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
-
-
-def megabytes(name: str, value: Any) -> int:
-    """A number of megabytes in bytes."""
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else -1.0
-    if 0 <= number < float("inf"):
-        return int(number * 1e6)
-    raise InvalidInput(f"{name} must be a number of megabytes, 0 or more, got {value!r}.")

@@ -25,8 +25,7 @@ from crumb.options import Options
 from crumb.pfn import Output
 from crumb.plan import Plan, route_plan
 from crumb.selection import Strategy
-from crumb.table.encoder import Rows, stacked
-from crumb.table.intake import to_rows
+from crumb.table.encoder import Rows, stacked, to_rows
 from crumb.table.row import Piece, one_row
 
 if TYPE_CHECKING:
@@ -229,15 +228,6 @@ class _Crumb(BaseEstimator):
         clock = None if seconds is None else Clock(started + seconds, cost)
         return choose(options, cost, *load), clock
 
-    def _planned(self, points: np.ndarray, started: float) -> tuple[Plan, Clock | None]:
-        """A plan for these queries alone."""
-        options, clock = self._affordable(len(points), started)
-        plan = self.pool_.plan(points, options, evidence=False)
-        if clock is not None:  # the clock keeps the first rows: those of rare classes among them
-            pairs = zip(plan.contexts, plan.swapped.tolist(), strict=True)
-            plan.contexts = [np.roll(context, swapped) for context, swapped in pairs]
-        return plan, clock
-
     def _answer(self, X: Any, output: Output, plan: Plan | None) -> np.ndarray:
         started, clock = time.perf_counter(), None
         rows, points = self._queries(X)
@@ -245,7 +235,11 @@ class _Crumb(BaseEstimator):
         plan = self.plan_ if plan is None else plan
         frozen = plan is not None
         if plan is None:
-            plan, clock = self._planned(points, started)
+            options, clock = self._affordable(len(points), started)
+            plan = self.pool_.plan(points, options, evidence=False)
+            if clock is not None:  # it keeps the first rows: those of rare classes among them
+                pairs = zip(plan.contexts, plan.swapped.tolist(), strict=True)
+                plan.contexts = [np.roll(context, swapped) for context, swapped in pairs]
         elif not isinstance(plan, Plan):
             raise InvalidInput(f"plan must be a Plan (Plan.load reads one), got {plan!r}.")
         plan.check_pool(self.pool_.fingerprint)

@@ -9,27 +9,26 @@ from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
 
 from crumb.herding.greedy import Rbf, rff_trace
-from crumb.selection.base import Problem, Selection
+from crumb.selection.base import UNMEASURED, Problem, Selection
 
 EVIDENCE_VALUES = 500_000_000  # kernel values spent on traces that the strategy did not leave
 SUPPORT_QUANTILE = 0.99
 PROBES = 2_000  # rows of the pool whose nearest neighbours tell how far rows lie apart
 
 
-def measure_traces(
-    problem: Problem, selection: Selection, mmd2: list[np.ndarray], swapped: np.ndarray
-) -> None:
-    """MMD² between the queries and the first 1, 2, … rows of each context, put into ``mmd2``.
+def measure_traces(problem: Problem, selection: Selection, swapped: np.ndarray) -> None:
+    """MMD² between the queries and the first 1, 2, … rows of each context, where it is not known.
 
     Of contexts that have changed since the strategy watched them. For strategies that do not watch
     it: of all contexts by the exact kernel, where that is affordable.
     """
-    queries = [problem.queries[selection.labels == k] for k in range(len(mmd2))]
+    queries = [problem.queries[selection.labels == k] for k in range(len(swapped))]
     which: Iterable[int] = np.flatnonzero(swapped)
     if selection.mmd2 is None:
         sizes = [(len(context), len(queries[k])) for k, context in enumerate(selection.contexts)]
         values = sum(rows**2 + rows * members + members**2 for rows, members in sizes)
-        which = range(len(mmd2)) if values <= EVIDENCE_VALUES else ()
+        which = range(len(swapped)) if values <= EVIDENCE_VALUES else ()
+        selection.mmd2 = [UNMEASURED] * len(swapped)
     for k in which:
         points = problem.tensor(problem.finder.held.points_of(selection.contexts[k]))
         mine = problem.tensor(queries[k])
@@ -37,7 +36,7 @@ def measure_traces(
             trace = rff_trace(problem.features().like(points), points, mine)
         else:
             trace = Rbf(problem.options.bandwidth).prefix_mmd2(points, mine)
-        mmd2[k] = trace.cpu().double().numpy()
+        selection.mmd2[k] = trace.cpu().double().numpy()
 
 
 def measure_support(problem: Problem, selection: Selection) -> tuple[np.ndarray, np.ndarray]:

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from crumb.errors import InvalidInput, extra, positive
+from crumb.errors import InvalidInput, extra
 from crumb.infer import answer
+from crumb.options import positive
 from crumb.pfn.base import Output
 from crumb.plan import Plan, route_plan
 from crumb.rng import generator

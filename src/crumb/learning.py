@@ -16,15 +16,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from crumb.budget import LADDER
-from crumb.errors import InvalidInput, megabytes, positive
+from crumb.errors import InvalidInput
 from crumb.machine import resolve_jobs
-from crumb.options import DEFAULTS, PLANNED_ROWS, Options
+from crumb.options import DEFAULTS, PLANNED_ROWS, Options, megabytes, positive
 from crumb.pfn import Backend, BackendSettings, resolve_backend
 from crumb.pool import Pool, TablePool
-from crumb.scale.engine import Engine, resolve_engine
+from crumb.scale.engine import resolve_engine
+from crumb.table.csv import csv_files, read_csv
 from crumb.table.embedding import RowEmbedding
-from crumb.table.encoder import Rows, TableEncoder, column
-from crumb.table.intake import in_files, opened, split_target, to_rows
+from crumb.table.encoder import Rows, TableEncoder, column, in_files, split_target, to_rows
 from crumb.table.space import EMBEDDING, check_features
 
 if TYPE_CHECKING:
@@ -35,14 +35,6 @@ if TYPE_CHECKING:
 FEW_ROWS = 20  # with fewer, a column may agree with the target by chance
 
 
-class Learned(NamedTuple):
-    pool: Pool
-    options: Options  # resolved for the pool
-    backend: Backend
-    classes: np.ndarray | None  # None: regression
-    plan: Plan | None  # with ``plan_at="fit"``
-
-
 class Whole(NamedTuple):
     """A table in memory, its labels, and what plans should say of where it was."""
 
@@ -51,7 +43,10 @@ class Whole(NamedTuple):
     facts: dict[str, Any]
 
 
-def learn(asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> Learned:
+def learn(
+    asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any
+) -> tuple[Pool, Options, Backend, np.ndarray | None, Plan | None]:
+    """Options are resolved for the pool; no classes: regression; a plan with ``plan_at="fit"``."""
     if y is None:
         name = type(asked).__name__
         said = f"This {name} estimator requires y to be passed, but the target y is None."
@@ -60,10 +55,8 @@ def learn(asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> 
     options = Options.of(**{name: getattr(asked, name) for name in DEFAULTS})
     check_features(asked.features)
     check_plan_at(asked.plan_at, options)
-    X = opened(X)
     _check_guide(asked, X, groups)
-    engine = engine_for(X, asked.engine, asked.n_jobs)
-    table = open_table(X, y, where, columns, engine)
+    table, engine = open_table(X, y, where, columns, asked.engine, asked.n_jobs)
     if isinstance(table, Whole):
         pool, backend, classes = _learn_table(asked, table, options)
     else:
@@ -83,21 +76,24 @@ def learn(asked: Any, X: Any, y: Any, where: Any, columns: Any, groups: Any) -> 
     if asked.plan_at == "fit":
         points = pool.drawn(PLANNED_ROWS, options.seed)[1]
         plan = pool.plan(points, options, evidence=False)
-    return Learned(pool, options, engine.backend(backend) if engine else backend, classes, plan)
+    return pool, options, engine.backend(backend) if engine else backend, classes, plan
 
 
-def engine_for(X: Any, engine: Any, n_jobs: int | None) -> Engine | None:
-    """What reads files and runs passes; None: this process, for a table in memory."""
-    return resolve_engine(engine, n_jobs) if in_files(X) or engine != "local" else None
+def open_table(
+    X: Any, y: Any, where: Any, columns: Any, engine: Any, n_jobs: int | None
+) -> tuple[Whole | Source, Any]:
+    """A table in memory, where files that are small are read whole, or the files themselves.
 
-
-def open_table(X: Any, y: Any, where: Any, columns: Any, engine: Any) -> Whole | Source:
-    """A table in memory, where files that are small are read whole, or the files themselves."""
+    And the engine that reads files and runs passes; None: this process, for a table in memory.
+    """
+    if in_files(X) and csv_files(X):
+        X = read_csv(X)
+    engine = resolve_engine(engine, n_jobs) if in_files(X) or engine != "local" else None
     if not in_files(X):
         if where is not None or columns is not None:
             said = "where= and columns= are for tables in files: filter this one yourself."
             raise InvalidInput(said)
-        return Whole(X, y, {})
+        return Whole(X, y, {}), engine
     from crumb.scale.pool import fits_in_memory, read_whole
     from crumb.scale.source import count_rows, open_source
 
@@ -105,7 +101,7 @@ def open_table(X: Any, y: Any, where: Any, columns: Any, engine: Any) -> Whole |
         raise InvalidInput("For a table in files y is the name of the target's column.")
     source = count_rows(open_source(X, y, where, columns), engine)
     facts = {"pool": {"rows": source.rows, "on_disk": False, "covered": True}}
-    return Whole(*read_whole(source), facts) if fits_in_memory(source) else source
+    return Whole(*read_whole(source), facts) if fits_in_memory(source) else source, engine
 
 
 def _learn_table(
@@ -148,7 +144,7 @@ def _check_guide(asked: Any, X: Any, groups: Any) -> None:
     from crumb.guide import check_guide
 
     check_guide(asked.guide, asked.guide_folds, groups, asked.task)
-    if groups is not None and in_files(X):
+    if groups is not None and in_files(X) and not csv_files(X):
         raise InvalidInput("groups= is for tables in memory: read this one, and pass it.")
 
 

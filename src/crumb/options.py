@@ -17,9 +17,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from crumb.budget import Budget, parse_budget
-from crumb.errors import InvalidInput, positive
+from crumb.errors import InvalidInput
 from crumb.herding.greedy import EarlyStopping, median_bandwidth
-from crumb.herding.search import Load, Search, check_search, resolve_search
+from crumb.herding.search import WAYS, Load, Search, resolve_search
 from crumb.machine import resolve_device, resolve_jobs
 from crumb.rng import generator
 from crumb.selection import Strategy, resolve_strategy
@@ -190,6 +190,29 @@ class Options:
         """How stage 2 searches in a problem of this size."""
         asked = self.asked["kernel"], self.asked["rff_dim"], self.asked["herd_batch"]
         return resolve_search(*asked, load, self.device, self.affordable)
+
+
+def check_search(kernel: str, rff_dim: int, herd_batch: str | int) -> None:
+    if kernel not in WAYS:
+        raise InvalidInput(f"Unknown kernel {kernel!r}: choose {', '.join(map(repr, WAYS))}.")
+    positive("rff_dim", rff_dim)
+    if herd_batch != "auto":
+        positive("herd_batch", herd_batch)
+
+
+def positive(name: str, value: Any, least: int = 1) -> int:
+    """A whole number that a user gave, checked."""
+    if isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least:
+        return int(value)
+    raise InvalidInput(f"{name} must be a whole number of at least {least}, got {value!r}.")
+
+
+def megabytes(name: str, value: Any) -> int:
+    """A number of megabytes in bytes."""
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else -1.0
+    if 0 <= number < float("inf"):
+        return int(number * 1e6)
+    raise InvalidInput(f"{name} must be a number of megabytes, 0 or more, got {value!r}.")
 
 
 def resolve_context_size(context_size: str | float, n_pool: int, window: int | None = None) -> int:

@@ -155,9 +155,12 @@ def _live_params(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def pack_rows(name: str, rows: Rows, arrays: dict[str, Any], files: dict[str, bytes]) -> None:
-    """A table, among the arrays or the files of an archive."""
+    """A table among the arrays of an archive, or among its files: as Parquet, whose columns go by
+    number, since their names may be anything."""
     if isinstance(rows, pd.DataFrame):
-        files[f"{name}.parquet"] = pack_frame(rows)
+        buffer, numbered = io.BytesIO(), [str(i) for i in range(rows.shape[1])]
+        rows.set_axis(numbered, axis=1).to_parquet(buffer, index=False)
+        files[f"{name}.parquet"] = buffer.getvalue()
     else:
         arrays[name] = rows
 
@@ -165,20 +168,10 @@ def pack_rows(name: str, rows: Rows, arrays: dict[str, Any], files: dict[str, by
 def unpack_rows(
     name: str, arrays: dict[str, Any], files: dict[str, bytes], columns: Any, kinds: Any
 ) -> Rows:
-    if f"{name}.parquet" not in files:
+    """``kinds`` of the columns: Parquet forgets that a column of numbers was a category."""
+    parquet = files.get(f"{name}.parquet")
+    if parquet is None:
         return arrays[name]
-    return unpack_frame(files[f"{name}.parquet"], columns, kinds)
-
-
-def pack_frame(rows: pd.DataFrame) -> bytes:
-    """A frame as Parquet, whose columns go by number: their names may be anything."""
-    buffer = io.BytesIO()
-    rows.set_axis([str(i) for i in range(rows.shape[1])], axis=1).to_parquet(buffer, index=False)
-    return buffer.getvalue()
-
-
-def unpack_frame(parquet: bytes, columns: list[Any], kinds: list[str]) -> pd.DataFrame:
-    """Parquet forgets that a column of numbers was a category."""
     about = pq.read_metadata(io.BytesIO(parquet))  # repeated values take next to no room in it
     check_unpacked("The table", 8 * about.num_rows * about.num_columns, 10 * len(parquet))
     frame = pd.read_parquet(io.BytesIO(parquet))

@@ -16,14 +16,13 @@ import pandas as pd
 from crumb.errors import InvalidFile, InvalidInput, PlanMismatch
 from crumb.evidence import measure_support, measure_traces
 from crumb.files import read_archive, reading, write_archive
-from crumb.learning import Whole, engine_for, open_table
+from crumb.learning import Whole, open_table
 from crumb.machine import block_threads, progress_bar
 from crumb.options import Options
 from crumb.pool import Pool, table_pool
 from crumb.selection import MMD, Problem, Selection
-from crumb.selection.base import nearest_centroid, value_order
-from crumb.table.encoder import Rows
-from crumb.table.intake import opened, to_rows
+from crumb.selection.base import UNMEASURED, nearest_centroid, value_order
+from crumb.table.encoder import Rows, to_rows
 from crumb.table.space import EMBEDDING, check_features
 
 if TYPE_CHECKING:
@@ -33,7 +32,6 @@ FORMAT = "crumb-plan"
 VERSION = 1
 ARRAYS = ("labels", "centroids", "query_distance", "outside", "swapped")  # in a file, as they are
 ABOUT = ("stop_reasons", "pool_fingerprint", "pool_size", "settings")
-UNMEASURED = np.array([np.nan])
 
 
 @dataclass(eq=False, repr=False)
@@ -296,12 +294,15 @@ def make_plan(pool: Pool, queries: np.ndarray, options: Options, evidence: bool 
         whole = Problem(finder, queries[by_value], options, map_blocks, advance)
         problem = replace(whole, queries=whole.queries[near])
         selection = options.strategy.select(problem)
-        mmd2, swapped = _keep_rare_classes(problem, selection, evidence)
+        minimum = options.min_per_class if options.strategy.drops_rows else 0
+        swapped = selection.keep_rare_classes(finder.held, minimum)
+        if evidence:
+            measure_traces(problem, selection, swapped)
         if not near.all():
             labels, selection.labels = selection.labels, whole.route(selection.centroids)
             selection.labels[near] = labels
-        came = np.argsort(by_value)
-        plan = _finish(whole, selection, mmd2, swapped, pool, evidence, came)
+        support = _support(whole, selection, evidence)
+        plan = _finish(pool, whole, selection, swapped, support, np.argsort(by_value))
     if finder.whole:
         plan.pool_points, plan.query_points = finder.held.points, queries
     return plan
@@ -345,30 +346,16 @@ def _among_candidates(options: Options) -> Options:
     return replace(options, device="cpu", asked=asked)
 
 
-def _keep_rare_classes(
-    problem: Problem, selection: Selection, evidence: bool
-) -> tuple[list[np.ndarray], np.ndarray]:
-    """The traces, and how many rows of each context were swapped."""
-    minimum = problem.options.min_per_class if problem.options.strategy.drops_rows else 0
-    swapped = selection.keep_rare_classes(problem.finder.held, minimum)
-    mmd2 = selection.mmd2 or [UNMEASURED] * len(swapped)
-    mmd2 = [UNMEASURED if new else trace for trace, new in zip(mmd2, swapped, strict=True)]
-    if evidence:
-        measure_traces(problem, selection, mmd2, swapped)
-    return mmd2, swapped
-
-
 def _finish(
+    pool: Pool,
     problem: Problem,
     selection: Selection,
-    mmd2: list[np.ndarray],
     swapped: np.ndarray,
-    pool: Pool,
-    evidence: bool,
+    support: tuple[np.ndarray, np.ndarray],
     came: np.ndarray,
 ) -> Plan:
-    """Support, and the queries back in the order in which they ``came``."""
-    distance, outside = _support(problem, selection, evidence)
+    """The queries back in the order in which they ``came``."""
+    mmd2 = selection.mmd2 or [UNMEASURED] * len(swapped)
     used, first, labels = np.unique(selection.labels[came], return_index=True, return_inverse=True)
     order = used[np.argsort(first)]  # numbered as their queries appear; empty clusters are dropped
     return Plan(
@@ -377,8 +364,8 @@ def _finish(
         mmd2=[mmd2[k] for k in order],
         stop_reasons=[selection.stop_reasons[k] for k in order],
         centroids=selection.centroids[order],
-        query_distance=distance[came],
-        outside=outside[came],
+        query_distance=support[0][came],
+        outside=support[1][came],
         swapped=swapped[order],
         pool_fingerprint=pool.fingerprint,
         pool_size=pool.size,
@@ -464,9 +451,7 @@ def select_contexts(
     """
     asked = _without_model(features, options)
     about = {"features": features, "categorical_features": categorical_features}
-    X_pool = opened(X_pool)
-    workers: Any = engine_for(X_pool, engine, asked.n_jobs)
-    table = open_table(X_pool, y_pool, where, columns, workers)
+    table, workers = open_table(X_pool, y_pool, where, columns, engine, asked.n_jobs)
     if isinstance(table, Whole):
         pool: Pool = table_pool(table.X, table.y, **about)
         pool.facts |= table.facts

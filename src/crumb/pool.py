@@ -20,8 +20,7 @@ from crumb.pfn.contexts import Numbers, Slice
 from crumb.rng import generator
 from crumb.selection.base import Finder, TableFinder
 from crumb.table import space as spaces
-from crumb.table.encoder import Rows, TableEncoder, fingerprint, take
-from crumb.table.intake import split_target, to_rows
+from crumb.table.encoder import Rows, TableEncoder, fingerprint, split_target, take, to_rows
 from crumb.table.row import Piece, RowReader
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from tabicl._model.inference_config import InferenceConfig
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import InvalidCheckpoint
 from crumb.pfn import ContextTask, Output
-from crumb.pfn.architecture import VARIANT, build, places, quantiles
+from crumb.pfn.architecture import VARIANT, build
 from crumb.pfn.base import TargetScale
-from crumb.pfn.forward import forward, supports
+from crumb.pfn.forward import forward, places, quantiles, supports
 
 TASKS = ("classification", "regression")
 

@@ -8,7 +8,7 @@ from scale_tables import numbers, stay_on_disk, truncate, write
 
 from crumb.errors import InvalidInput
 from crumb.options import Options
-from crumb.scale import finder as finders
+from crumb.scale import pool as finders
 from crumb.scale.engine import LocalEngine
 from crumb.scale.pool import FilePool, read_whole
 from crumb.scale.source import count_rows, open_source

@@ -15,8 +15,7 @@ import pytest
 from crumb import CrumbClassifier
 from crumb.errors import InvalidInput
 from crumb.table.cells import LARGEST, Words, from_arrow, number_of, word_of
-from crumb.table.encoder import TableEncoder, stacked
-from crumb.table.intake import to_rows
+from crumb.table.encoder import TableEncoder, stacked, to_rows
 
 NEW_YORK = dt.timezone(dt.timedelta(hours=-5))
 ID = 2**60

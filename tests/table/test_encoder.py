@@ -11,8 +11,7 @@ import pytest
 from scipy import sparse
 
 from crumb.errors import InvalidInput
-from crumb.table.encoder import TableEncoder, fingerprint
-from crumb.table.intake import to_rows
+from crumb.table.encoder import TableEncoder, fingerprint, to_rows
 from crumb.table.space import learn_space
 
 pl = pytest.importorskip("polars")

@@ -12,8 +12,8 @@ import pandas as pd
 import crumb
 from crumb.cli.console import print_json, print_table
 from crumb.cli.tables import PICTURES, TABLES, check_output, fit_table, load_tables, write_table
-from crumb.errors import positive
 from crumb.explanation import shap_package
+from crumb.options import positive
 
 SHOWN_COLUMNS = 15
 

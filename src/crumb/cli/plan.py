@@ -32,13 +32,13 @@ def _tables(args: argparse.Namespace) -> dict[str, Any]:
 def _files(args: argparse.Namespace) -> dict[str, Any]:
     """The same for tables in Parquet: the files of the pool and a sample of the queries."""
     from crumb.options import PLANNED_ROWS
-    from crumb.scale.answers import open_queries, sample_rows
     from crumb.scale.source import open_source
 
     if not tables.is_parquet(args.train) or not tables.is_parquet(args.test):
         raise InvalidInput("--engine and --chunk-rows are for tables in Parquet.")
     features = list(open_source(args.train, args.target).view.features)
-    rows = sample_rows(open_queries(args.test, features), args.chunk_rows or PLANNED_ROWS, 0)
+    queries = tables.open_queries(args.test, features)
+    rows = tables.sample_rows(queries, args.chunk_rows or PLANNED_ROWS, 0)
     classes = args.target and tables.tell_task(args, tables.target_values(args)) == "classification"
     return {
         "X_pool": args.train,

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 
 import crumb
 from crumb.cli import tables
 from crumb.cli.console import print_json
-from crumb.cli.options import parameters
-from crumb.errors import InvalidInput, positive
+from crumb.cli.options import parameters, verbosity
+from crumb.errors import InvalidInput
+from crumb.files import atomic_write
+from crumb.machine import progress_bar
+from crumb.options import PLANNED_ROWS, positive
+from crumb.scale.source import Source, open_source
+
+CHUNK_ROWS = 100_000
+UNSAID = ("verbose", "engine")  # options that change no answer
 
 
 def run(args: argparse.Namespace) -> None:
@@ -44,34 +55,78 @@ def _predict_tables(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _predict_files(args: argparse.Namespace) -> dict[str, Any]:
-    """Queries in files, chunk by chunk."""
-    from crumb.scale.answers import CHUNK_ROWS, answer_files, open_queries
-    from crumb.scale.source import open_source
+    """Queries in files, chunk by chunk, each in a file of its own until all are there.
 
+    The folder ``<out>.parts`` holds what is done: ``job.json`` says for what, and ``plan.zip`` is
+    the plan that chunks share. An interrupted run continues where it stopped. The answers appear
+    under their name only when they are complete.
+    """
     started = time.perf_counter()
     tables.check_output(args.out, (".parquet", ".pq"), inputs=[args.train, args.test])
-    chunk_rows = CHUNK_ROWS if args.chunk_rows is None else args.chunk_rows
-    positive("--chunk-rows", chunk_rows)
+    size = positive("--chunk-rows", CHUNK_ROWS if args.chunk_rows is None else args.chunk_rows)
     model = tables.fit_files(args)
     features = list(model.feature_names_in_)
     tables.check_kept(args.keep, args.test, list(open_source(args.test).view.features))
-    queries = open_queries(args.test, list(dict.fromkeys([*features, *args.keep])))
-    options = parameters(args)
-    verbose, _ = options.pop("verbose"), options.pop("engine", None)
-    wanted = {name: getattr(args, name) for name in ("keep", "no_proba", "quantiles", "plan")}
-    about = {"task": model.task, "pool": model.pool_.fingerprint, **wanted, "options": options}
-    plan = answer_files(
-        model,
-        queries,
-        args.out,
-        lambda rows, plan: _wanted(args, rows[args.keep], ask(args, model, rows[features], plan)),
-        about,
-        plan=_saved_plan(args),
-        replan=args.replan,
-        chunk_rows=chunk_rows,
-        verbose=verbose,
-    )
-    return _report(args, model, queries.rows, plan, started)
+    queries = tables.open_queries(args.test, list(dict.fromkeys([*features, *args.keep])))
+    folder = Path(args.out).with_name(Path(args.out).name + ".parts")
+    _begin(folder, _job(args, model, queries, size))
+
+    def make_plan() -> crumb.Plan:
+        """For a sample of all queries."""
+        return model.plan(tables.sample_rows(queries, PLANNED_ROWS, model.options_.seed)[features])
+
+    plan, shared = _saved_plan(args), folder / "plan.zip"
+    if plan is None and not args.replan:
+        if not shared.exists():
+            make_plan().save(shared)
+        plan = crumb.Plan.load(shared)
+    parts = {folder / f"{at // size:06d}.parquet": at for at in range(0, queries.rows, size)}
+    with progress_bar(len(parts), "chunks", verbosity(args)) as advance:
+        for part, start in parts.items():
+            if not part.exists():
+                ids = np.arange(start, min(start + size, queries.rows))
+                rows = tables.read_rows(queries, ids)
+                plan = model.plan(rows[features]) if args.replan or plan is None else plan
+                answers = ask(args, model, rows[features], plan)
+                tables.write_table(_wanted(args, rows[args.keep], answers), str(part))
+            advance(1)
+    _join(args.out, list(parts))
+    shutil.rmtree(folder)
+    return _report(args, model, queries.rows, plan or make_plan(), started)
+
+
+def _job(args: argparse.Namespace, model: Any, queries: Source, size: int) -> dict[str, Any]:
+    """All that decides the answers: parts made with another one are refused."""
+    options = {name: one for name, one in parameters(args).items() if name not in UNSAID}
+    wanted = ("keep", "no_proba", "quantiles", "plan", "replan")
+    return {
+        "task": model.task,
+        "pool": model.pool_.fingerprint,
+        "options": options,
+        "chunk_rows": size,
+        "rows": queries.rows,
+        "files": sorted({shard.path for shard in queries.shards}),
+        **{name: getattr(args, name) for name in wanted},
+    }
+
+
+def _begin(folder: Path, job: dict[str, Any]) -> None:
+    """Make the folder, or check that its parts belong to the same answers."""
+    text, described = json.dumps(job, indent=1, sort_keys=True, default=str), folder / "job.json"
+    if not described.exists():
+        with atomic_write(described) as file:
+            file.write(text.encode())
+    elif described.read_text() != text:
+        raise InvalidInput(f"{folder} holds parts of other answers: remove it, or write elsewhere.")
+
+
+def _join(out: str, parts: list[Path]) -> None:
+    """All parts in one file, each a row group."""
+    schema = pq.read_schema(parts[0])
+    with atomic_write(out) as file, pq.ParquetWriter(file, schema) as writer:
+        for part in parts:
+            table = pq.read_table(part)
+            writer.write_table(table.cast(schema), row_group_size=max(1, len(table)))
 
 
 def _saved_plan(args: argparse.Namespace) -> crumb.Plan | None:

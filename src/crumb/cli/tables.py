@@ -10,6 +10,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import pyarrow.compute as pc
 
@@ -18,9 +19,11 @@ from crumb.cli.console import note, one_line
 from crumb.cli.options import parameters
 from crumb.errors import InvalidInput
 from crumb.files import atomic_write
+from crumb.rng import generator
 from crumb.scale.engine import LocalEngine
-from crumb.scale.source import count_rows, open_source
-from crumb.table.intake import csv_files, read_csv
+from crumb.scale.reader import fetch_rows, to_frame, to_labels
+from crumb.scale.source import Source, count_rows, open_source
+from crumb.table.csv import csv_files, read_csv
 
 TABLES = (".csv", ".csv.gz", ".parquet")
 PICTURES = (".png", ".pdf", ".svg", ".jpg")
@@ -257,8 +260,6 @@ def is_parquet(path: str) -> bool:
 
 def target_values(args: argparse.Namespace) -> pd.Series:
     """Distinct values of a target in Parquet, read until there are enough to tell the task."""
-    from crumb.scale.reader import to_labels
-
     source = open_source(args.train, args.target, known_target(args))
     values = pd.Series(to_labels(source.view.schema.empty_table(), args.target))
     for block in (block for shard in source.shards for block in shard.blocks([args.target])):
@@ -266,6 +267,23 @@ def target_values(args: argparse.Namespace) -> pd.Series:
         if values.nunique() > FEW_VALUES:
             break
     return values
+
+
+def open_queries(path: str, columns: Sequence[str]) -> Source:
+    """The queries in Parquet files, with row numbers."""
+    return count_rows(open_source(path, columns=columns), LocalEngine(1))
+
+
+def read_rows(source: Source, ids: np.ndarray) -> pd.DataFrame:
+    view = source.view
+    return to_frame(fetch_rows(LocalEngine(1), source, ids), view.features, view)
+
+
+def sample_rows(source: Source, most: int, seed: int) -> pd.DataFrame:
+    """Queries that stand for all of them."""
+    rows = min(most, source.rows)
+    drawn = generator(seed, "queries").choice(source.rows, rows, replace=False)
+    return read_rows(source, np.sort(drawn))
 
 
 def known_target(args: argparse.Namespace) -> Any:

@@ -36,10 +36,6 @@ class Doubling:
     candidates: int  # those taken by distance; neighbours come on top
     gain: float | None  # as a fraction of the MMD²; None: nothing was tried
 
-    @property
-    def enough(self) -> bool:
-        return self.gain is not None and self.gain < ENOUGH
-
 
 def herd_candidates(
     kernel: Rbf,

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-from crumb.errors import InvalidInput, positive
 from crumb.herding.candidates import GROUP_ROWS
 from crumb.herding.greedy import SINGLE_CELLS
 from crumb.herding.neighbours import PAIRS, PAIRS_A_ROW
@@ -147,15 +146,6 @@ class Search:
     rff_dim: int
     batch: int  # rows chosen a round
     most_candidates: int  # a cluster
-
-
-def check_search(kernel: str, rff_dim: int, herd_batch: str | int) -> None:
-    if kernel not in WAYS:
-        known = ", ".join(map(repr, WAYS))
-        raise InvalidInput(f"Unknown kernel {kernel!r}: choose {known}.")
-    positive("rff_dim", rff_dim)
-    if herd_batch != "auto":
-        positive("herd_batch", herd_batch)
 
 
 def resolve_search(

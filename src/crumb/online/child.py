@@ -120,19 +120,15 @@ def main() -> None:
 def _answer(requests: IO[bytes]) -> bytes:
     function, words = pickle.load(requests)
     with warnings.catch_warnings(record=True) as caught:
-        good, result = _outcome(function, words)
+        try:
+            good, result = True, function(*words)
+        except Exception as error:
+            good, result = False, _portable(error)
     warned = [(str(one.message), one.category, one.filename, one.lineno) for one in caught]
     try:
         return pickle.dumps((good, result, warned), protocol=5)
     except Exception as error:
         return pickle.dumps((False, _portable(error), []))
-
-
-def _outcome(function: Callable[..., Any], words: tuple[Any, ...]) -> tuple[bool, Any]:
-    try:
-        return True, function(*words)
-    except Exception as error:
-        return False, _portable(error)
 
 
 def _portable(error: Exception) -> Exception:

@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from crumb.errors import InvalidInput, PlanMismatch, positive
+from crumb.errors import InvalidInput, PlanMismatch
 from crumb.files import packed, read_archive, reading, unpacked, write_archive
 from crumb.online.drift import Baseline
 from crumb.online.memory import LabelledRows, first_pool, join, latest
 from crumb.online.version import PlanVersion, check_estimator, plan_for
+from crumb.options import positive
 from crumb.persistence import load as load_estimator
 from crumb.persistence import pack_rows, unpack_rows
 from crumb.plan import Plan

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from crumb.pfn.architecture import RankedColumns, places, quantiles
 from crumb.pfn.tabicl_package import MultiheadAttention, MultiheadAttentionBlock, QASSMaxMLP, TabICL
 
 Block = Callable[..., Tensor]
@@ -29,6 +28,9 @@ Block = Callable[..., Tensor]
 # whose fused kernels work in tiles of 64 or 128 keys, and on a CPU.
 MOST_DENSE, CPU_DENSE = 144, 40
 CPU_BYTES = 1 << 20  # of cells that go through the network together on a CPU
+NO_CELL = -100.0  # tabicl's mark for the places of its summary tokens
+WAVES = 16  # of a place
+KNOTS = 65  # quantiles of a context's column, between which places are interpolated
 
 
 class Keys(NamedTuple):
@@ -172,11 +174,65 @@ def _in_parts(work: Callable[[Tensor], Tensor], x: Tensor, dim: int) -> Tensor:
 def _cells(column: Any, X: Tensor, groups: Tensor, keys: Keys) -> Tensor:
     """The input layer, without tabicl's questions about its placeholder columns."""
     layer = column.in_linear
-    if not isinstance(column, RankedColumns):
+    if not isinstance(layer, Cells):
         return F.linear(groups, layer.weight, layer.bias)
     lengths = None if keys.mask is None else keys.mask.sum(-1)  # (B, 1, 1)
     place = places(X.mT, quantiles(X[:, : keys.most].mT, lengths))
     return layer.embed(torch.cat([groups, _groups(column, place)], dim=-1))
+
+
+class Cells(nn.Module):
+    """The input layer of our variant: numbers and their places (…, 2k) to (…, width).
+
+    A cell brings three things: its number; its place among the context's cells of its column, which
+    no heavy tail squeezes together; and waves of that place. These are learnt from wide to narrow.
+    They begin small beside the numbers, so that an untrained network starts as an affine one.
+    """
+
+    def __init__(self, size: int, width: int):
+        super().__init__()
+        self.size, self.in_features = size, size * (2 + WAVES)
+        self.linear = nn.Linear(self.in_features, width)
+        self.frequency = nn.Parameter(math.pi * 2 ** torch.linspace(-1, 5, WAVES // 2))
+        reach = (2 * size) ** -0.5
+        with torch.no_grad():
+            nn.init.uniform_(self.linear.weight, -reach, reach)
+            self.linear.weight[:, 2 * size :] *= 0.3 / WAVES**0.5
+
+    def forward(self, src: Tensor) -> Tensor:
+        skipped = (src == NO_CELL).all(dim=-1, keepdim=True)
+        return torch.where(skipped, NO_CELL, self.embed(src))
+
+    def embed(self, src: Tensor) -> Tensor:
+        """The same without tabicl's mark."""
+        angle = src[..., self.size :].unsqueeze(-1) * self.frequency
+        waves = torch.cat([angle.sin(), angle.cos()], dim=-1)
+        return self.linear(torch.cat([src, waves.flatten(-2)], dim=-1))
+
+
+def quantiles(columns: Tensor, lengths: Tensor | None = None) -> Tensor:
+    """(…, n) → (…, KNOTS) from the least to the largest of the n cells, or of the first ``lengths``
+    (…, 1) of them."""
+    n = columns.shape[-1]
+    share = torch.linspace(0, 1, KNOTS, device=columns.device)
+    if lengths is None:
+        return columns.sort(dim=-1).values.index_select(-1, (share * (n - 1)).round().long())
+    there = torch.arange(n, device=columns.device) < lengths
+    at = (share * (lengths - 1)).round().long().expand(*columns.shape[:-1], KNOTS)
+    return columns.masked_fill(~there, torch.inf).sort(dim=-1).values.gather(-1, at)
+
+
+def places(columns: Tensor, knots: Tensor) -> Tensor:
+    """Where cells (…, n) lie among the quantiles (…, KNOTS) of their column, from −1 to 1; ties in
+    their middle."""
+    columns, knots = columns.contiguous(), knots.to(columns.dtype).contiguous()
+    before = torch.searchsorted(knots, columns)
+    until = torch.searchsorted(knots, columns, right=True)
+    low = knots.gather(-1, (before - 1).clamp(0, KNOTS - 1))
+    high = knots.gather(-1, before.clamp(0, KNOTS - 1))
+    between = before - 1 + (columns - low) / (high - low).clamp_min(1e-9)
+    place = torch.where(before < until, 0.5 * (before + until - 1), between).clamp(0, KNOTS - 1)
+    return place * (2 / (KNOTS - 1)) - 1
 
 
 def _groups(column: Any, X: Tensor) -> Tensor:
@@ -225,7 +281,7 @@ def _in_context(network: TabICL, rows: Tensor, y_train: Tensor, keys: Keys, bloc
     return _linear(icl.decoder[2], F.gelu(_linear(icl.decoder[0], x))).float()
 
 
-def _labels(encoder: torch.nn.Linear, y: Tensor, classes: int) -> Tensor:
+def _labels(encoder: nn.Linear, y: Tensor, classes: int) -> Tensor:
     if classes > 0:  # the product with a one-hot vector, without the vector
         return F.embedding(y.long(), encoder.weight.mT) + encoder.bias
     return F.linear(y.unsqueeze(-1), encoder.weight, encoder.bias)
@@ -320,10 +376,10 @@ def _turned(attention: MultiheadAttention, angles: Tensor, interleaved: bool) ->
     return turned.mT.contiguous()
 
 
-def _norm(norm: torch.nn.LayerNorm, x: Tensor) -> Tensor:
+def _norm(norm: nn.LayerNorm, x: Tensor) -> Tensor:
     bias = None if norm.bias is None else norm.bias.to(x.dtype)
     return F.layer_norm(x, norm.normalized_shape, norm.weight.to(x.dtype), bias, norm.eps)
 
 
-def _linear(layer: torch.nn.Linear, x: Tensor) -> Tensor:
+def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
     return F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 
 from crumb.errors import extra
-from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output, Tasks
+from crumb.pfn.base import TOGETHER, Backend, BackendSettings, ContextTask, Output, Tasks
 from crumb.scale.engine import Engine, Result, WorkerDied, describe
 
 OBJECT_STORE_BYTES = 1_000_000_000  # of a cluster that we start ourselves
 PATIENCE = 5.0  # seconds in which tasks whose results are not wanted may end by themselves
-TOGETHER = 8  # contexts that a GPU gets at once: there they share passes
+# What is the same wherever passes run.
+SAME: tuple[str, ...] = ("name", "path", "outputs", "window", "max_classes", "work", "bytes")
+SAME += ("missing_is_a_value", "scales_targets")
 Waiting = deque[tuple[str, Any]]  # what is under way, and the reference to its result
 
 
@@ -97,12 +99,8 @@ class OnActors(Backend):
     """
 
     def __init__(self, inner: Backend, engine: RayEngine):
+        vars(self).update({name: getattr(inner, name) for name in SAME})
         self.inner, self.engine = inner, engine
-        self.name, self.path, self.outputs = inner.name, inner.path, inner.outputs
-        self.window, self.max_classes = inner.window, inner.max_classes
-        self.missing_is_a_value = inner.missing_is_a_value  # type: ignore[misc]
-        self.scales_targets = inner.scales_targets  # type: ignore[misc]
-        self.work, self.bytes = inner.work, inner.bytes  # type: ignore[method-assign]
         self._actors: list[Any] = []
 
     @property

@@ -73,9 +73,6 @@ class Block:
             return self._known[1]
         return points.T.take(places, axis=1).T  # column by column, as they were computed
 
-    def some_codes(self, rows: np.ndarray) -> np.ndarray | None:
-        return self.reader.codes(self.table, rows) if self.with_codes else None
-
 
 class Rule(ABC):
     n_lists: int

@@ -64,7 +64,8 @@ class Shortlist:
         lists, keys, rows = (np.concatenate(parts) for parts in zip(*found, strict=True))
         self.counts += np.bincount(lists, minlength=len(self.counts))
         wanted, places = np.unique(rows, return_inverse=True)
-        points, codes = block.some_points(wanted), block.some_codes(wanted)
+        points = block.some_points(wanted)
+        codes = block.reader.codes(block.table, wanted) if block.with_codes else None
         self._wait(Kept(self.counts, lists, keys, places, block.ids[wanted], points, codes))
 
     def join(self, other: Kept) -> None:

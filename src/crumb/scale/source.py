@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from crumb.errors import InvalidInput
 from crumb.scale.engine import Engine
-from crumb.table.intake import PARQUET, files_at
+from crumb.table.csv import PARQUET, files_at
 
 SHARD_ROWS = 1 << 20  # rows of a shard, about: whole row groups of one file
 BLOCK_ROWS = 1 << 16  # rows that are looked at together

@@ -2,7 +2,7 @@
 
 Stage 1 is k-means++ and Lloyd on the queries; rows go to the nearest centroid. A strategy puts its
 questions all at once, so that files are read in one pass. A ``Finder`` answers with row numbers: a
-list of arrays for each question. ``TableFinder`` has all points in memory; ``scale/finder.py``
+list of arrays for each question. ``TableFinder`` has all points in memory; ``scale/pool.py``
 reads files. Both give the same answers: random rows are those with the lowest ``row_numbers``,
 which belong to the rows.
 
@@ -133,6 +133,7 @@ SUPPORT_ROWS = 20_000  # pool rows that tell whether the pool reaches a query
 # ``min_per_class`` swaps at most this share of a context, but always enough for a few classes.
 MOST_SWAPPED, FEW_CLASSES = 0.1, 10
 REGISTRY: dict[str, type[Strategy]] = {}
+UNMEASURED = np.array([np.nan])
 
 
 class Nearest(NamedTuple):
@@ -325,7 +326,10 @@ class Selection:
         self.stop_reasons = self.stop_reasons or ["context size"] * len(self.contexts)
 
     def keep_rare_classes(self, held: Held, min_per_class: int) -> np.ndarray:
-        """``min_per_class`` for every context: how many rows of each are new."""
+        """``min_per_class`` for every context: how many rows of each are new.
+
+        The trace of a context that has changed is no longer known.
+        """
         swapped = np.zeros(len(self.contexts), dtype=np.int64)
         if held.codes is None or not min_per_class:
             return swapped
@@ -335,6 +339,8 @@ class Selection:
             after = rare.keep(before, self.centroids[k])
             swapped[k] = int((~np.isin(after, before)).sum())
             self.contexts[k] = held.numbers(after)
+            if self.mmd2 is not None and swapped[k]:
+                self.mmd2[k] = UNMEASURED
         return swapped
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from crumb.errors import InvalidInput, positive
+from crumb.errors import InvalidInput
 from crumb.herding.candidates import herd_candidates
 from crumb.herding.greedy import (
     Clusters,
@@ -274,6 +274,8 @@ class MICP(Strategy):
     def prompters(self, rows: int, n: int) -> int:
         """K' for a pool of that many rows and contexts of n."""
         if self.n_clusters is not None:
+            from crumb.options import positive
+
             return positive("MICP's n_clusters", self.n_clusters)
         if not self.gamma > 0:
             raise InvalidInput(f"MICP's gamma must be positive, got {self.gamma!r}.")

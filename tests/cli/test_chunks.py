@@ -1,8 +1,9 @@
-"""Queries in files: chunks, resumption, nothing half-written."""
+"""crumb predict, queries in files: chunks, resumption, nothing half-written."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,8 @@ from cli_tables import FAST, make_table, predict_args
 from scale_tables import stay_on_disk, write
 
 from crumb import CrumbClassifier, Plan
+from crumb.cli import tables
 from crumb.errors import InvalidInput
-from crumb.scale import answers
 
 LARGE = predict_args(train="train", test="test", out="out.parquet")
 
@@ -67,15 +68,15 @@ def test_kept_columns_are_copied_from_the_files(crumb, files):
 
 
 def test_an_interrupted_run_goes_on(crumb, files, monkeypatch):
-    write_part, done = answers._write, []
+    write_part, done = tables.write_table, []
 
-    def interrupted(path, table):
+    def interrupted(table, path):
         if len(done) == 2:
             raise KeyboardInterrupt
-        done.append(path.name)
-        write_part(path, table)
+        done.append(Path(path).name)
+        write_part(table, path)
 
-    monkeypatch.setattr(answers, "_write", interrupted)
+    monkeypatch.setattr(tables, "write_table", interrupted)
     words = [*LARGE, *FAST, "--chunk-rows", "60"]
     assert crumb(*words)[0] == 130
     assert not (files / "out.parquet").exists()
@@ -87,7 +88,9 @@ def test_an_interrupted_run_goes_on(crumb, files, monkeypatch):
     assert "holds parts of other answers" in err
     done.clear()
     monkeypatch.setattr(
-        answers, "_write", lambda path, table: (done.append(path.name), write_part(path, table))
+        tables,
+        "write_table",
+        lambda table, path: (done.append(Path(path).name), write_part(table, path)),
     )
     monkeypatch.setattr(
         CrumbClassifier, "plan", lambda *_: pytest.fail("the plan is there already")
@@ -155,4 +158,4 @@ def test_regression_from_a_table_in_memory(crumb, files):
 
 def test_queries_lack_a_column(files):
     with pytest.raises(InvalidInput, match="'c'"):
-        answers.open_queries("test", ["a", "c"])
+        tables.open_queries("test", ["a", "c"])
