@@ -92,7 +92,10 @@ def measured(
 
 
 def record_of(result: dict[str, Any]) -> common.Record:
-    """AutoGluon gives a fold at least a tenth of the limit: a shorter one has not been cut."""
+    """AutoGluon gives a fold at least a tenth of the limit: a shorter one has not been cut.
+
+    CRUMB's folds are gone once it is refitted; its one model counts.
+    """
     folds = result["method_metadata"]["info"]["children_info"].values()
     return {
         "way": result["framework"].partition("_")[0],
@@ -132,18 +135,15 @@ def tables_of(options: argparse.Namespace) -> list[common.Record]:
 
 
 def report(records: list[common.Record]) -> str:
-    """Ranks, duels with CRUMB and errors, of the tables that all ways have finished."""
+    """Ranks over the tables that all ways have finished, duels with CRUMB, and all errors."""
     found = pd.DataFrame(records).set_index(["rows", "table", "columns", "metric", "way"])
-    wide = found.unstack("way").dropna().sort_index()
+    wide = found.unstack("way").sort_index()
     several = wide.index.get_level_values("rows") * (FOLDS - 1) / FOLDS > ONE_CONTEXT
     groups = {"": wide, ", one context": wide[~several], ", several contexts": wide[several]}
     parts = [f"{len(one)} tables{of}\n\n{duels(one)}" for of, one in groups.items() if len(one)]
-    ranks = wide["error"].rank(axis=1)
     each = [
-        [table, rows, *more, *(f"{errors[way]:.4g}" for way in WAYS), f"{rank:g}"]
-        for ((rows, table, *more), errors), rank in zip(
-            wide["error"].iterrows(), ranks[CRUMB], strict=True
-        )
+        [table, rows, *more, *(f"{errors[way]:.4g}" for way in WAYS), f"{errors.rank()[CRUMB]:g}"]
+        for (rows, table, *more), errors in wide["error"].iterrows()
     ]
     head = ["table", "rows", "columns", "metric", *WAYS, "rank of CRUMB"]
     return "\n\n".join([*parts, common.markdown(each, head)])
@@ -151,15 +151,16 @@ def report(records: list[common.Record]) -> str:
 
 def duels(wide: pd.DataFrame) -> str:
     """Ratios are CRUMB's over the other's, by table: of errors the geometric mean, of seconds the
-    median. p is of Wilcoxon's test of the logarithms of the errors' ratios."""
-    ranks, lines = wide["error"].rank(axis=1), []
+    median. p is of Wilcoxon's test of the logarithms of the errors' ratios. A duel counts the
+    tables that both have finished."""
+    ranks, lines = wide["error"].dropna().rank(axis=1), []
     for way in WAYS:
-        logs = np.log(wide["error", CRUMB] / wide["error", way])
-        line = [way, f"{ranks[way].mean():.2f}", (ranks[way] == 1).sum()]
+        logs = np.log(wide["error", CRUMB] / wide["error", way]).dropna()
+        line = [way, f"{ranks[way].mean():.2f}", f"{(ranks[way] == 1).sum()} of {len(ranks)}"]
         if way != CRUMB:
             times = [wide[kind, CRUMB] / wide[kind, way] for kind in ("train_s", "predict_s")]
             line += [f"{(logs < 0).sum()}–{(logs > 0).sum()}", f"{np.exp(logs.mean()):.3f}"]
-            line += [f"{wilcoxon(logs).pvalue:.2g}", *(f"{one.median():.2g}" for one in times)]
+            line += [f"{wilcoxon(logs).pvalue:.2g}", *(f"{one.median():.3g}" for one in times)]
         lines.append(line + [""] * (len(DUELS) - len(line)))
     return common.markdown(lines, DUELS)
 
