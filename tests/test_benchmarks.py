@@ -213,6 +213,35 @@ def test_rivals(tmp_path: Path) -> None:
     assert printed.count("| mean |") == 5
 
 
+def arena_records(table: str, rows: int, *errors: float) -> list[dict[str, Any]]:
+    facts = {"table": table, "rows": rows, "columns": 3, "metric": "rmse", "predict_s": 0.5}
+    ways = zip(("LightGBM", "CRUMB", "CatBoost", "RandomForest"), errors, strict=False)
+    return [{**facts, "way": way, "error": error, "train_s": 2 * error} for way, error in ways]
+
+
+def test_report_of_the_arena(tmp_path: Path) -> None:
+    """Ranks are of finished tables, duels of those that both have finished."""
+    records = arena_records("many", 4_000, 0.8, 0.4, 0.2, 0.6)
+    records += arena_records("few", 100, 0.2, 0.1, 0.3, 0.4)
+    records += arena_records("unfinished", 200, 0.1, 0.8)
+    (tmp_path / "out.json").write_text(json.dumps({"records": records}))
+    lines = run("arena.py", "--report", tmp_path / "out.json").splitlines()
+    assert [line for line in lines if "tables" in line] == [
+        "3 tables", "2 tables, one context", "1 tables, several contexts",
+    ]  # fmt: skip
+    assert [line for line in lines if line.startswith("| LightGBM")] == [
+        "| LightGBM | 3.00 | 0 of 2 | 2–1 | 1.260 | 1 | 0.5 | 1 |",  # ∛(1 / 2 · 1 / 2 · 8)
+        "| LightGBM | 2.00 | 0 of 1 | 1–1 | 2.000 | 1 | 4.25 | 1 |",
+        "| LightGBM | 4.00 | 0 of 1 | 1–0 | 0.500 | 1 | 0.5 | 1 |",
+    ]
+    assert "| CatBoost | 2.00 | 1 of 2 | 1–1 | 0.816 | 1 | 1.17 | 1 |" in lines  # √(2 / 3)
+    assert lines[-3:] == [
+        "| few | 100 | 3 | rmse | 0.1 | 0.2 | 0.3 | 0.4 | 1 |",
+        "| unfinished | 200 | 3 | rmse | 0.8 | 0.1 | nan | nan | 2 |",
+        "| many | 4000 | 3 | rmse | 0.4 | 0.8 | 0.2 | 0.6 | 2 |",
+    ]
+
+
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 

@@ -185,6 +185,18 @@ def test_checkpoint_of_something_else(content: Any, sentence: str, tmp_path: Pat
         fit(tmp_path / "other.ckpt")
 
 
+@pytest.mark.parametrize("family", ["tabicl", "tabpfn"])
+def test_weights_that_are_not_numbers(
+    family: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    content = torch.load(request.getfixturevalue(f"{family}_classifier"), weights_only=True)
+    name = list(content["state_dict"])[-1]
+    content["state_dict"][name].view(-1)[-1] = torch.nan
+    torch.save(content, tmp_path / "failed.ckpt")
+    with pytest.raises(InvalidCheckpoint, match=rf"'{name}' in .*failed\.ckpt are not numbers"):
+        fit(tmp_path / "failed.ckpt")
+
+
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(InvalidCheckpoint, match=r"no checkpoint file at .*nowhere\.ckpt"):
         fit(tmp_path / "nowhere.ckpt")

@@ -334,11 +334,24 @@ def _read(path: Path) -> Checkpoint:
     for name, family in FAMILIES.items():
         classes = config.get(family.classes, 10)
         if family.owns(config, weights) and isinstance(classes, int):
+            _check_numbers(path, weights)
             task = "classification" if classes > 0 else "regression"
             return Checkpoint(path, name, task, classes, config, weights)
     raise InvalidCheckpoint(
         f"{path} is a checkpoint, but its network is none that CRUMB knows: {known}."
     )
+
+
+def _check_numbers(path: Path, weights: dict[str, Any]) -> None:
+    """Every answer of a network with weights that are NaN, after a failed training say, is NaN."""
+    import torch
+
+    for name, one in weights.items():
+        if isinstance(one, torch.Tensor) and one.is_floating_point() and one.isnan().any():
+            raise InvalidCheckpoint(
+                f"The weights {name!r} in {path} are not numbers (NaN): the training that made "
+                f"them has failed; use another checkpoint."
+            )
 
 
 def _content(path: Path) -> Any:
