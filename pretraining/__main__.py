@@ -110,6 +110,7 @@ def _add_cool(verbs: Any) -> None:
     )
     cool.add_argument("--steps", type=int, default=2_500, help="of each (default: 2500)")
     cool.add_argument("--tables", type=Path, help="real tables to judge by, from 'tables'")
+    cool.add_argument("--export", type=_folder, metavar="FOLDER", help="write the networks there")
     cool.add_argument("--out", type=Path, required=True, metavar="FILE")
     _common(cool)
 
@@ -197,7 +198,14 @@ def _cool(args: argparse.Namespace) -> None:
 
     _check_known(args.runs)
     cooling.compare(
-        args.runs, args.start, args.steps, args.size, args.device, args.tables, args.out
+        args.runs,
+        args.start,
+        args.steps,
+        args.size,
+        args.device,
+        args.tables,
+        args.out,
+        args.export,
     )
 
 

@@ -62,8 +62,7 @@ def _trained(training: Training, seconds: float, tables: Path | None) -> list[di
     started, paused = time.monotonic(), 0.0
     for step, shape, batch in training.batches(0):
         losses.append(training.do_step(shape, batch, training.curriculum.rate_at(step)))
-        progress.step = step + 1
-        progress.tables += shape.tables
+        training.count(step, shape)
         if step % 10 == 9:
             losses[-1].item()  # the host runs ahead: wait, so that the clock is the GPU's
         progress.seconds = time.monotonic() - started - paused

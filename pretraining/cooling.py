@@ -20,12 +20,23 @@ from pretraining.training import Training
 
 
 def compare(
-    runs: list[str], start: Path, steps: int, size: str, device: str, tables: Path | None, out: Path
+    runs: list[str],
+    start: Path,
+    steps: int,
+    size: str,
+    device: str,
+    tables: Path | None,
+    out: Path,
+    export: Path | None = None,
 ) -> dict[str, Any]:
-    """The losses of every run after these steps, written down after each."""
+    """The losses of every run after these steps, written down after each.
+
+    ``export``: a folder for the networks.
+    """
     results: dict[str, Any] = {}
     for run in runs:
-        results[run] = one(run, start, steps, size, device, tables)
+        path = export / f"{run.replace('/', '-')}.ckpt" if export else None
+        results[run] = one(run, start, steps, size, device, tables, path)
         print(json.dumps(results[run]), flush=True)
         with atomic_write(out) as file:
             file.write(json.dumps(results, indent=1).encode())
@@ -33,7 +44,13 @@ def compare(
 
 
 def one(
-    run: str, start: Path, steps: int, size: str, device: str, tables: Path | None
+    run: str,
+    start: Path,
+    steps: int,
+    size: str,
+    device: str,
+    tables: Path | None,
+    export: Path | None = None,
 ) -> dict[str, Any]:
     variant, task, seed = ablation.named(run)
     with tempfile.TemporaryDirectory() as folder:
@@ -44,6 +61,10 @@ def one(
         ready = time.monotonic()
         losses = _trained(training)
         seconds = time.monotonic() - ready
+        training.progress.seconds += seconds
+        if export is not None:
+            export.parent.mkdir(parents=True, exist_ok=True)
+            training.export(export)
     return {
         "run": run,
         "start": start.name,
@@ -59,6 +80,7 @@ def _trained(training: Training) -> list[torch.Tensor]:
     losses = []
     for step, shape, batch in training.batches(training.progress.step, training.end):
         losses.append(training.do_step(shape, batch, training.curriculum.rate_at(step)))
+        training.count(step, shape)
         if step % 10 == 9:
             losses[-1].item()  # the host runs ahead: wait, so that the clock is the GPU's
     return losses

@@ -45,4 +45,11 @@ PLAIN = Recipe.only("plain")
 EVERYTHING = Recipe()
 CERTAIN = Recipe(itself=0.12, causes=0.12)
 MILD = Recipe(near=0.2, guide=0.1, itself=0.12, causes=0.12)
-RECIPES = {"everything": EVERYTHING, "plain": PLAIN, "certain": CERTAIN, "mild": MILD}
+PLAINER = Recipe(plain=24.0, near=0.2, guide=0.1, itself=0.12, causes=0.12)
+RECIPES = {
+    "everything": EVERYTHING,
+    "plain": PLAIN,
+    "certain": CERTAIN,
+    "mild": MILD,
+    "plainer": PLAINER,
+}

@@ -141,7 +141,7 @@ class Training:
         before = progress.seconds
         for step, shape, batch in self.batches(progress.step, end):
             losses.append(self.do_step(shape, batch, self.curriculum.rate_at(step)))
-            self._count(step, shape)
+            self.count(step, shape)
             advance(1)
             now = time.monotonic()
             progress.seconds = before + now - started
@@ -156,7 +156,8 @@ class Training:
             if last:
                 return
 
-    def _count(self, step: int, shape: Shape) -> None:
+    def count(self, step: int, shape: Shape) -> None:
+        """A step on tables of this shape is done."""
         self.progress.step = step + 1
         self.progress.tables += shape.tables
         self.progress.cells += shape.tables * shape.rows * shape.features

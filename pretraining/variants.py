@@ -44,6 +44,8 @@ VARIANTS = {
     "even": Variant(parts=OURS, recipe="certain", even=0.01),
     "base-even": Variant(recipe="certain", even=0.01),
     "gentle-even": Variant(parts=OURS, recipe="certain", rate=5e-4, even=0.01),
+    "gentle-plainer": Variant(parts=OURS, recipe="plainer", rate=5e-4),
+    "gentle-even-plainer": Variant(parts=OURS, recipe="plainer", rate=5e-4, even=0.01),
     "deeper": Variant({"icl_num_blocks": 10}, OURS, recipe="certain"),
     "fade": Variant(fade=0.95),
     "deep": Variant(widths=DEEP),

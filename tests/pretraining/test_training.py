@@ -290,11 +290,17 @@ def test_cooling_compares_what_one_network_becomes(tmp_path, capsys):
     trained(tmp_path / "run", steps=20).export(tmp_path / "net.ckpt")
     asked = ["cool", "ranks-fourier", "slow-ranks", "--start", str(tmp_path / "net.ckpt")]
     asked += ["--size", "smoke", "--device", "cpu", "--steps", "6"]
-    assert main([*asked, "--out", str(tmp_path / "out.json")]) == 0
+    more = ["--out", str(tmp_path / "out.json"), "--export", str(tmp_path / "networks")]
+    assert main([*asked, *more]) == 0
     results = json.loads((tmp_path / "out.json").read_text())
     assert [result["steps"] for result in results.values()] == [6, 6]
     fast, slow = (result["final"]["raw"]["mean"] for result in results.values())
     assert fast != slow
+    made = tmp_path / "networks" / "slow-ranks.ckpt"
+    progress = state.Progress("classification", "smoke", "slow-ranks", 0, {})
+    progress.config = torch.load(made, weights_only=True)["config"]
+    state.start(made, progress)
+    assert progress.step == 26
     assert main([*asked[:1], "nothing", *asked[3:], "--out", str(tmp_path / "none.json")]) == 1
     assert "There is no variant nothing" in capsys.readouterr().err
     assert not (tmp_path / "none.json").exists()
