@@ -21,8 +21,20 @@ from scipy import sparse
 from sklearn.utils import check_array
 
 from crumb.errors import InvalidInput
-from crumb.table import cells
-from crumb.table.cells import LARGEST, Words, distinct, each, from_arrow, kind_of, numbers, word_of
+from crumb.table.cells import (
+    LARGEST,
+    LARGEST_WHOLE,
+    Words,
+    distinct,
+    each,
+    from_arrow,
+    is_missing,
+    is_number,
+    kind_of,
+    number_of,
+    numbers,
+    word_of,
+)
 
 Rows: TypeAlias = "np.ndarray | pd.DataFrame"
 BLOCK_CELLS = 1 << 20  # cells that are looked at together
@@ -114,12 +126,12 @@ def _beyond_floats(array: np.ndarray) -> bool:
     if not array.size:
         return False
     low, high = np.fmin.reduce(array, axis=None), np.fmax.reduce(array, axis=None)
-    return bool(low < -cells.LARGEST_WHOLE or high > cells.LARGEST_WHOLE)
+    return bool(low < -LARGEST_WHOLE or high > LARGEST_WHOLE)
 
 
 def _unwritten(column: pd.Series) -> pd.Series:
     try:
-        return column.map(cells.number_of)
+        return column.map(number_of)
     except ValueError:
         return column
 
@@ -136,8 +148,8 @@ def _fits_floats(column: pd.Series) -> bool:
 
 def _fits_float(value: Any) -> bool:
     if isinstance(value, Integral):
-        return abs(int(value)) <= cells.LARGEST_WHOLE
-    return cells.is_number(value) or cells.is_missing(value)
+        return abs(int(value)) <= LARGEST_WHOLE
+    return is_number(value) or is_missing(value)
 
 
 def _check_frame(frame: pd.DataFrame, min_rows: int) -> pd.DataFrame:
