@@ -38,7 +38,7 @@ MOST_ROWS = 110_000  # K · n of one measurement
 
 
 def choices(queries: int) -> Iterator[tuple[int, int]]:
-    """K and n to try with so many queries."""
+    """K and n to try for this number of queries."""
     for size in SIZES:
         for share in A_CLUSTER:
             clusters = max(1, round(queries / share))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from crumb.pool import Pool
 
 FOLDS = 5
-STOPPING = 10  # one row in so many ends the training of trees
+STOPPING = 10  # one row in ten ends the training of trees
 HELD_OUT = 2_000  # rows of the pool, by which "auto" decides
 MOST_COLUMNS = 10  # for the network: of more classes, the principal components of their log-odds
 
