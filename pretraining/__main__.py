@@ -37,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_cool(verbs)
     _add_tables(verbs)
     _add_judge(verbs)
+    _add_average(verbs)
     return parser
 
 
@@ -138,6 +139,15 @@ def _add_judge(verbs: Any) -> None:
     judge.add_argument("--out", type=Path, metavar="FILE")
 
 
+def _add_average(verbs: Any) -> None:
+    average = verbs.add_parser(
+        "average", help="the mean weights of networks that began alike", allow_abbrev=False
+    )
+    average.set_defaults(work=_average)
+    average.add_argument("networks", nargs="+", type=Path, metavar="FILE")
+    average.add_argument("--out", type=Path, required=True, metavar="FILE")
+
+
 def _common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--size",
@@ -230,6 +240,13 @@ def _judge(args: argparse.Namespace) -> None:
     from pretraining.judge import compare
 
     compare(args.networks, args.tables, args.device, args.out)
+
+
+def _average(args: argparse.Namespace) -> None:
+    from pretraining.state import average
+
+    average(args.networks, args.out)
+    print(f"wrote {args.out}")
 
 
 def _folder(text: str) -> Path:

@@ -115,6 +115,25 @@ def start(path: Path, progress: Progress) -> dict[str, Tensor]:
     return weights
 
 
+def average(paths: list[Path], out: Path) -> None:
+    """The mean of the weights of networks that went out from one: often better than each of them.
+
+    What is said of the training is that of the first.
+    """
+    contents = [torch.load(path, map_location="cpu", weights_only=True) for path in paths]
+    first = contents[0]
+    if any(content["config"] != first["config"] for content in contents):
+        raise InvalidInput("Only networks of one architecture have an average.")
+    mean = {
+        name: torch.stack([one["state_dict"][name].double() for one in contents])
+        .mean(0)
+        .to(w.dtype)
+        for name, w in first["state_dict"].items()
+    }
+    with atomic_write(out) as file:
+        torch.save({**first, "state_dict": mean}, file)
+
+
 def _split(tensors: dict[str, Tensor]) -> list[dict[str, Tensor]]:
     parts: list[dict[str, Tensor]] = [{}]
     room = PART_BYTES

@@ -68,3 +68,20 @@ def test_the_targets_of_one_table_count_once():
     old = {"a:x-9": 1.0, "a:y-9": 1.0, "b:x-9": 1.0}
     new = {"a:x-9": 0.5, "a:y-9": 0.5, "b:x-9": 2.0}
     assert judge.against(new, old, "new").startswith("new: lower on 1 of 2, 1.0000 of the loss")
+
+
+def test_an_average_is_the_mean_of_the_weights_and_of_one_architecture(networks, tmp_path, capsys):
+    (first, second), _ = networks
+    out = tmp_path / "mean.ckpt"
+    assert main(["average", str(first), str(second), "--out", str(out)]) == 0
+    one, two, mean = (torch.load(path, weights_only=True) for path in (first, second, out))
+    assert mean["config"] == one["config"]
+    for name, weight in mean["state_dict"].items():
+        expected = (one["state_dict"][name].double() + two["state_dict"][name].double()) / 2
+        torch.testing.assert_close(weight, expected.to(weight.dtype))
+    other = tmp_path / "other.ckpt"
+    Training(tmp_path / "run", "regression", "smoke").export(other)
+    capsys.readouterr()
+    assert main(["average", str(first), str(other), "--out", str(tmp_path / "none.ckpt")]) == 1
+    assert "one architecture" in capsys.readouterr().err
+    assert not (tmp_path / "none.ckpt").exists()
