@@ -22,7 +22,8 @@ RUNS = {  # how their files end, and their colours
     "from 0.1, certain": ("-certain", "#c1592b"),
     "from 0.1, deeper": ("-deeper", "#3f8f4f"),
     "from 0.1, even": ("-even", "#b58bc9"),
-    "from 0.1, gentle-even": ("-gentle", "#7b2d8e"),
+    "gentle-even": ("-gentle", "#7b2d8e"),
+    "gentle-even, longer": ("-gentle-long", "#d11f6a"),
 }
 ENDED = {"classification-deeper": 22_691}  # when its rate began to fall: the log has both pieces
 
