@@ -25,6 +25,7 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
     cross_val_predict,
 )
+from sklearn.naive_bayes import GaussianNB
 
 import crumb
 from crumb import CrumbClassifier, CrumbRegressor
@@ -511,6 +512,17 @@ def test_auto_answers_with_the_mixture_that_it_says() -> None:
     expected /= expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(clf.predict_proba(X[300:]), expected, rtol=1e-9)
     assert 0 < guide.share < 1
+
+
+@pytest.mark.parametrize("n_classes", [2, 4, 12])
+def test_auto_decides_the_same_for_the_same_seed(n_classes: int) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(480) % n_classes
+    X = rng.normal(size=(480, 4)) + rng.normal(scale=2, size=(n_classes, 4))[y]
+    settings = {"model": GaussianNB(), "n_clusters": 3, "context_size": 120, "guide": "auto"}
+    a, b = (CrumbClassifier(**settings).fit(X[:360], y[:360]) for _ in range(2))
+    assert a.pool_.guide.facts == b.pool_.guide.facts
+    np.testing.assert_array_equal(a.predict_proba(X[360:]), b.predict_proba(X[360:]))
 
 
 def test_auto_with_a_model_without_probabilities_shows_the_guide() -> None:
