@@ -20,7 +20,7 @@ from sklearn.preprocessing import LabelEncoder
 
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.guide import Guide, weigh
-from crumb.mixing import loss
+from crumb.mixing import loss, mixture
 
 # Rows of the pool. The rules behind "auto" were chosen on other tables than those of the second
 # half (docs/guide.md).
@@ -83,7 +83,7 @@ def run(folder: Path, name: str, options: Any, seed: int) -> common.Record:
         y = np.searchsorted(models["alone"].classes_, y)
     guide, seconds["auto"] = common.timed(lambda: weighed(models["guided"]))
     network = found["guided" if guide.shown else "alone"]
-    found["auto"] = (1 - guide.share) * network + guide.share * found["trees"]
+    found["auto"] = mixture(network, found["trees"], guide.share)
     chosen = {"shown": guide.shown, "share": guide.share, **guide.facts}
     record = {"table": name, "seed": seed, "rows": len(X_pool), "auto": chosen, "seconds": seconds}
     return common.say({**record, "regression": kind is CrumbRegressor, **scores(y, found)})

@@ -25,14 +25,16 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
     cross_val_predict,
 )
+from sklearn.naive_bayes import GaussianNB
 
 import crumb
 from crumb import CrumbClassifier, CrumbRegressor
 from crumb.errors import BackendUnavailable, InvalidInput, PlanMismatch
-from crumb.guide import Guide, apart, beside, fold_rows, log_odds
-from crumb.mixing import LEAST
+from crumb.guide import Guide, answers_without, apart, beside, fold_rows, log_odds
+from crumb.mixing import LEAST, losses
 from crumb.online import CrumbOnline
 from crumb.pool import HeldRows
+from crumb.rng import generator
 from crumb.serve.schema import Schema
 
 CHEAP = {"model": LogisticRegression(), "n_clusters": 3, "context_size": 60}
@@ -453,6 +455,44 @@ def test_auto_leaves_the_answers_to_the_better_one() -> None:
     assert guide.facts["guided"] == pytest.approx(guide.facts["alone"])
 
 
+@pytest.mark.parametrize("folds", [None, "time"])
+def test_held_out_rows_get_what_queries_would_get(folds: str | None) -> None:
+    """The models of the guide, fitted without these rows: of all others, and of the folds."""
+    X, y = numbers()
+    settings = {**CHEAP, "model": LinearRegression(), "guide": LinearRegression()}
+    reg = CrumbRegressor(**settings, guide_folds=folds).fit(X, y)
+    pool, guide, some = reg.pool_, reg.pool_.guide, np.arange(0, 200, 5)
+    rest = np.setdiff1d(np.arange(200), some)
+    expected = LinearRegression().fit(X[rest], y[rest]).predict(X[some])
+    if folds is None:  # as in Guide.answers, these have a half
+        expected = (expected + guide.known[some]) / 2
+    found = answers_without(guide, some, rest, pool)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    pool.y[some] += 1_000.0  # the model of the others does not see their labels
+    np.testing.assert_array_equal(answers_without(guide, some, rest, pool), found)
+
+
+class Echo(Blind):
+    """A back-end that says what its last column says."""
+
+    def predict(self, X):
+        return np.asarray(X)[:, -1]
+
+
+def test_auto_judges_by_rows_that_are_answered_like_queries() -> None:
+    """By hand, with a back-end that repeats the column: the trees, and the column from them."""
+    X, y = numbers(400)
+    reg = CrumbRegressor(**{**CHEAP, "model": Echo()}, guide="auto").fit(X, y)
+    pool, guide = reg.pool_, reg.pool_.guide
+    some = apart(np.arange(400), 100, None, None, generator(reg.options_.seed, "held out"))
+    own = answers_without(guide, some, np.setdiff1d(np.arange(400), some), pool)
+    alone, column = losses(y[some], X[some, -1], own), guide.columns(own)[:, 0]
+    facts = {"held_out": 100, "alone": alone[0], "guide": alone[-1]}
+    facts |= {"guided": losses(y[some], column, own)[0]}
+    assert guide.facts == pytest.approx(facts, rel=1e-5)
+    assert guide.facts["guide"] < losses(y[some], own, guide.known[some])[-1]  # they know more
+
+
 def test_auto_decides_the_same_for_targets_of_any_size() -> None:
     X, y = numbers()
     settings = {**CHEAP, "model": Blind(), "guide": "auto"}
@@ -472,6 +512,17 @@ def test_auto_answers_with_the_mixture_that_it_says() -> None:
     expected /= expected.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(clf.predict_proba(X[300:]), expected, rtol=1e-9)
     assert 0 < guide.share < 1
+
+
+@pytest.mark.parametrize("n_classes", [2, 4, 12])
+def test_auto_decides_the_same_for_the_same_seed(n_classes: int) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(480) % n_classes
+    X = rng.normal(size=(480, 4)) + rng.normal(scale=2, size=(n_classes, 4))[y]
+    settings = {"model": GaussianNB(), "n_clusters": 3, "context_size": 120, "guide": "auto"}
+    a, b = (CrumbClassifier(**settings).fit(X[:360], y[:360]) for _ in range(2))
+    assert a.pool_.guide.facts == b.pool_.guide.facts
+    np.testing.assert_array_equal(a.predict_proba(X[360:]), b.predict_proba(X[360:]))
 
 
 def test_auto_with_a_model_without_probabilities_shows_the_guide() -> None:

@@ -263,34 +263,50 @@ def weigh(
 ) -> Guide:
     """What ``"auto"`` decides: show the guide's columns or not, and its own share in the mean.
 
-    Rows of the pool are held out of the contexts and answered like queries, by the network without
-    and with the columns. How well mixtures with the guide's answers explain their labels says which
-    of the two networks is taken, and the share: its mean over all shares, by their likelihood. So
-    few rows, or level ones, leave it near a half (docs/guide.md compares this with other rules).
+    Rows of the pool are held out and answered like queries: by trees that did not learn from them,
+    and by the network without and with the columns. How well mixtures of the two explain their
+    labels says which of the two networks is taken, and the share: its mean over all shares, by
+    their likelihood. So few rows, or level ones, leave it near a half (docs/guide.md compares this
+    with other rules).
     """
     sample, output = pool.guide_rows, Output("mean" if pool.n_classes is None else "proba")
     most, rng = min(HELD_OUT, len(sample.y) // 4), generator(options.seed, "held out")
     held = apart(np.arange(len(sample.y)), most, folds, groups, rng)
     if output.kind not in backend.outputs or len(held) < 2:
         return guide
-    contexts, labels = _contexts_without(held, sample, pool, options)
+    rest = np.setdiff1d(np.arange(len(sample.y)), held)
+    contexts, labels = _contexts_without(held, rest, sample, pool, options)
+    queries, own = take(sample.rows, held), answers_without(guide, held, rest, sample)
 
-    def mixtures(table: Labelled) -> np.ndarray:
-        asked = backend, table, contexts, labels, take(table.rows, held), output, options.verbose
-        return losses(sample.y[held], infer(*asked), guide.known[held])
+    def mixtures(table: Labelled, rows: Rows) -> np.ndarray:
+        found = infer(backend, table, contexts, labels, rows, output, options.verbose)
+        return losses(sample.y[held], found, own)
 
-    found = np.stack([mixtures(sample), mixtures(guide.held(sample))])
+    led = mixtures(guide.held(sample), beside(queries, guide.columns(own)))
+    found = np.stack([mixtures(sample, queries), led])
     shown, share = mean_share(found, len(held), pool.n_classes is None)
     facts = {"alone": found[0, 0], "guided": found[1, 0], "guide": found[0, -1]}
     facts = {"held_out": len(held), **{name: float(one) for name, one in facts.items()}}
     return replace(guide, shown=bool(shown), share=share, facts=facts)
 
 
+def answers_without(
+    guide: Guide, held: np.ndarray, rest: np.ndarray, sample: Labelled
+) -> np.ndarray:
+    """What the guide would say of some rows if they were queries: ``Guide.answers`` without them.
+
+    The model of all rows is one of the ``rest``. Of the folds' models, one has not seen a row.
+    """
+    learner, table = guide.learner, guide.learner.table(sample.rows)
+    model = learner.fit(take(table, rest), sample.y[rest], None)
+    whole = learner.joined(learner.answers(model, take(table, held)))
+    return (whole + guide.known[held]) / 2 if len(guide.models) > 1 else whole
+
+
 def _contexts_without(
-    held: np.ndarray, sample: Labelled, pool: Pool, options: Options
+    held: np.ndarray, rest: np.ndarray, sample: Labelled, pool: Pool, options: Options
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Contexts for some rows that have none of these rows, and which of them each one has."""
-    rest = np.setdiff1d(np.arange(len(sample.y)), held)
     points = sample.points if isinstance(sample, TablePool) else pool.space.transform(sample.rows)
     about = take(sample.rows, rest), sample.y[rest], pool.n_classes, pool.encoder, pool.space
     others = TablePool(*about, points[rest], pool.fingerprint)
