@@ -134,12 +134,21 @@ def test_the_embedded_networks_meet_their_targets() -> None:
 
 
 def test_two_files_of_results_are_compared_table_by_table() -> None:
-    files = (BENCHMARKS / "results" / f"{name}.json" for name in ("embedded", "lightgbm"))
+    files = [BENCHMARKS / "results" / f"{name}.json" for name in ("embedded", "lightgbm")]
     lines = run("embedded.py", "--versus", *files).splitlines()
     row = next(line for line in lines if "ours: embedded |" in line).split(" | ")
     assert (row[0], row[2]) == ("| 5,000", "theirs: lightgbm")
-    assert row[3].startswith("23–18")  # AUC, on 43 tables; two are ties
-    assert row[-1].startswith("10–6")  # RMSE
+    ours, theirs = (
+        pd.DataFrame(json.loads(path.read_text())["records"])
+        .query(f"size == 5000 and method == '{method}'")
+        .groupby("table")[["auc", "rmse"]]
+        .mean()
+        for path, method in zip(files, ("embedded", "lightgbm"), strict=True)
+    )
+    lead = (ours - theirs) * [1, -1]  # a larger AUC, a smaller RMSE
+    wins, losses = (lead > 0).sum(), (lead < 0).sum()
+    assert row[3].startswith(f"{wins['auc']}–{losses['auc']}, p = ")
+    assert row[-1].startswith(f"{wins['rmse']}–{losses['rmse']}, p = ")
 
 
 def write_tables(folder: Path) -> None:
