@@ -34,6 +34,15 @@ ACTIVATIONS: tuple[Callable[[Tensor], Tensor], ...] = (
     lambda x: x,
 )
 
+SMOOTH: tuple[Callable[[Tensor], Tensor], ...] = (
+    torch.tanh,
+    torch.sin,
+    torch.sigmoid,
+    lambda x: x.clamp(-3, 3).square(),
+    lambda x: torch.exp(-x * x),
+    F.softplus,
+)
+
 
 def standardise(x: Tensor, rows: int = 1) -> Tensor:
     """Zero mean and unit spread along the rows of every table."""
@@ -178,6 +187,16 @@ def rules(x: Tensor, width: int, draw: Draw) -> Tensor:
         tables, x.shape[2], width
     )  # another number for every combination
     return standardise(torch.sin(40 * mixed))
+
+
+def smooth(x: Tensor, width: int, draw: Draw) -> Tensor:
+    """A smooth function in which every input matters: small networks with dense weights."""
+    for _ in range(draw.whole(1, 2)):
+        tables, _, inputs = x.shape
+        hidden = draw.whole(8, 48)
+        x = standardise(x @ draw.normal(tables, inputs, hidden)) * draw.log_between(0.5, 2)
+        x = draw.one_of(SMOOTH)(x + draw.between(0, 1) * draw.normal(tables, 1, hidden))
+    return standardise(x @ draw.normal(len(x), x.shape[2], width))
 
 
 FUNCTIONS: tuple[Function, ...] = (linear, mlp, waves, products, forest, prototypes)

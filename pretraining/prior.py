@@ -56,7 +56,9 @@ def _group(
 ) -> tuple[Tensor, Tensor, Tensor]:
     kind, near = draw.one_of(KINDS, recipe.weights()), draw.chance(recipe.near)
     rows = contexts.pool_rows(tables, shape.rows, shape.features, draw) if near else shape.rows
-    world = worlds.make(kind, tables, rows, shape.features, draw)
+    # A recipe without smooth worlds draws what it drew before there were any.
+    smoothly = kind == "plain" and recipe.smooth > 0 and draw.chance(recipe.smooth)
+    world = worlds.make(kind, tables, rows, shape.features, draw, smoothly)
     make = targets.classes if task == "classification" else targets.numbers
     target = make(world, draw, recipe)
     X, y, train = world.X, target.y, shape.train

@@ -17,6 +17,8 @@ class Recipe:
     ``guide``: one column is a prediction of the target (``guide.py``).
     ``itself`` and ``causes``: the target is a variable of the graph that may be a column, or that
     the columns depend on. On such tables a network can often be nearly certain.
+    ``smooth``: the share of plain worlds whose target is a smooth function of all columns, half of
+    them without noise.
     """
 
     plain: float = 6.0
@@ -30,6 +32,7 @@ class Recipe:
     guide: float = 0.2
     itself: float = 0.0
     causes: float = 0.0
+    smooth: float = 0.0
 
     def weights(self) -> list[float]:
         return [getattr(self, kind) for kind in KINDS]
@@ -46,10 +49,12 @@ EVERYTHING = Recipe()
 CERTAIN = Recipe(itself=0.12, causes=0.12)
 MILD = Recipe(near=0.2, guide=0.1, itself=0.12, causes=0.12)
 PLAINER = Recipe(plain=24.0, near=0.2, guide=0.1, itself=0.12, causes=0.12)
+SMOOTH = Recipe(itself=0.12, causes=0.12, smooth=0.3)
 RECIPES = {
     "everything": EVERYTHING,
     "plain": PLAIN,
     "certain": CERTAIN,
     "mild": MILD,
     "plainer": PLAINER,
+    "smooth": SMOOTH,
 }

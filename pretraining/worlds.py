@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pretraining import columns
 from pretraining.draw import Draw
-from pretraining.functions import Function, linear, rules, standardise, steps
+from pretraining.functions import Function, linear, rules, smooth, standardise, steps
 from pretraining.graph import causal_graph, causes
 
 
@@ -30,8 +30,10 @@ class World:
     quiet: bool = False  # a target without noise
 
 
-def make(kind: str, tables: int, rows: int, features: int, draw: Draw) -> World:
-    """Tables of one kind (``recipe.KINDS``)."""
+def make(
+    kind: str, tables: int, rows: int, features: int, draw: Draw, smoothly: bool = False
+) -> World:
+    """Tables of one kind (``recipe.KINDS``); ``smoothly``: the target depends on all columns so."""
     variables = (
         _collinear(tables, rows, features + 1, draw)
         if kind == "collinear"
@@ -50,7 +52,9 @@ def make(kind: str, tables: int, rows: int, features: int, draw: Draw) -> World:
     if kind in ("sparse", "steps"):
         effects = effects * _few(tables, features, draw)
     mechanism = {"rules": rules, "steps": steps, "collinear": linear}.get(kind)
-    quiet = kind in ("rules", "steps", "collinear") and draw.chance(0.75)
+    quiet = mechanism is not None and draw.chance(0.75)
+    if smoothly:
+        mechanism, quiet = smooth, draw.chance(0.5)
     return World(X, effects, variables, hidden, categorical, mechanism, quiet)
 
 

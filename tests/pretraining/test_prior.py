@@ -10,7 +10,7 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from crumb.pfn.tabicl_package import PreprocessingPipeline
 from pretraining import columns, contexts, guide, targets, worlds
 from pretraining.draw import Draw
-from pretraining.functions import FUNCTIONS, _trees, rules, steps
+from pretraining.functions import FUNCTIONS, _trees, rules, smooth, steps
 from pretraining.graph import causal_graph, causes
 from pretraining.prior import Shape, sample
 from pretraining.recipe import KINDS, PLAIN, SITUATIONS, Recipe
@@ -27,7 +27,9 @@ TASKS = ("classification", "regression")
     features=st.integers(1, 30),
     share=st.floats(0.3, 0.9),
     groups=st.integers(1, 3),
-    recipe=st.sampled_from([Recipe(), *map(Recipe.only, (*KINDS, *SITUATIONS))]),
+    recipe=st.sampled_from(
+        [Recipe(), Recipe(smooth=1.0), *map(Recipe.only, (*KINDS, *SITUATIONS))]
+    ),
 )
 def test_every_batch_is_sound(task, seed, tables, rows, features, share, groups, recipe):
     train = max(10, int(share * rows))
@@ -109,7 +111,7 @@ def test_most_tables_can_be_learnt_from(task, skill, kind):
     assert np.median(gains) > skill * (0.5 if kind == "near" else 1)
 
 
-@pytest.mark.parametrize("function", [*FUNCTIONS, rules, steps], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", [*FUNCTIONS, rules, smooth, steps], ids=lambda f: f.__name__)
 def test_functions_are_standardised_seeded_and_differ_by_table(function):
     x = Draw("cpu", 0).normal(3, 200, 4)
     first, second = (function(x, 5, Draw("cpu", 11)) for _ in range(2))
@@ -121,6 +123,18 @@ def test_functions_are_standardised_seeded_and_differ_by_table(function):
     assert spread.median() > 0.9
     same = function(x[:1].expand(3, -1, -1).contiguous(), 5, Draw("cpu", 11))
     assert not torch.allclose(same[0], same[1])  # one input, other parameters
+
+
+def test_a_smooth_function_depends_on_every_input_a_little():
+    """A small step of any one input changes every output, by a step that is as small."""
+    x = torch.randn(3, 200, 6, generator=torch.Generator().manual_seed(0))
+    before = smooth(x, 2, Draw("cpu", 5))
+    for column in range(6):
+        moved = x.clone()
+        moved[:, 7, column] += 1e-2
+        change = (smooth(moved, 2, Draw("cpu", 5)) - before).abs()[:, 7]
+        assert (change > 0).all()
+        assert (change < 0.3).all()
 
 
 def test_trees_equal_a_walk_down_each_tree():
