@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from crumb import CrumbClassifier
 from crumb.online.worker import Clock
 
-SETTINGS = {"n_clusters": 3, "context_size": 40, "cache_size": 0}
+SETTINGS = {"n_clusters": 3, "context_size": 40, "cache_size": 0, "contexts_per_query": 1}
 
 
 def table(rows: int = 200, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

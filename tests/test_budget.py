@@ -213,7 +213,7 @@ def test_herding_counts_too() -> None:
 
 
 def test_what_measuring_took_is_part_of_the_budget() -> None:
-    cost = PassCost(backend("embedded"), 10, each=0.0, per_work=8e-11)
+    cost = PassCost(backend("embedded"), 10, each=0.0, per_work=4e-11)
     whole, rest = (
         choose(settings(budget=Budget(5.0)), cost, 1_000, (5_000, 20), None, spent)
         for spent in (0.0, 4.0)

@@ -138,6 +138,7 @@ def test_every_strategy_answers_with_the_contexts_of_its_plan(strategy: str) -> 
         strategy=strategy,
         n_clusters=4,
         context_size=40,
+        contexts_per_query=1,
         min_per_class=0,
     )
     clf.fit(X[:350], y[:350])

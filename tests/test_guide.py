@@ -309,6 +309,7 @@ def test_one_row_is_answered_as_in_a_table() -> None:
         one = clf.predict_proba(queries[i : i + 1], plan=plan)
         np.testing.assert_allclose(one[0], whole[i], atol=2e-6)
     with CrumbOnline(clf, queries, plan=plan, timeout=0.01) as stream:
+        whole = clf.predict_proba(queries, plan=stream.plan)
         for i in range(3):
             answer = stream.submit(queries.iloc[i]).result()
             np.testing.assert_allclose(answer.value, whole[i], atol=2e-6)

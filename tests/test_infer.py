@@ -124,7 +124,7 @@ def test_same_rows_share_a_pass() -> None:
     contexts = [np.array([3, 1, 2]), np.array([1, 2, 3]), np.array([4, 5]), np.array([6])]
     passes = distinct_passes(contexts, np.array([1, 2, 0, 1, 2]))  # nobody asks the last cluster
     assert [one.context.tolist() for one in passes] == [[1, 2, 3], [4, 5]]
-    assert [one.queries.tolist() for one in passes] == [[0, 2, 3], [1, 4]]
+    assert [one.asked.tolist() for one in passes] == [[0, 2, 3], [1, 4]]
 
 
 def test_order_of_the_queries_is_kept(classifier: Any) -> None:

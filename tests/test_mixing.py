@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from crumb.mixing import LEAST, SHARES, loss, losses, mean_share, mixture
+from crumb.mixing import LEAST, SHARES, averaged, loss, losses, mean_share, mixture, pooled
 
 
 def test_the_likelier_network_and_the_mean_share() -> None:
@@ -56,3 +56,24 @@ def test_losses_of_all_shares_do_not_overflow() -> None:
     np.testing.assert_allclose(near, far)
     mixed = [np.mean((y - (1 - w) * first - w * second) ** 2) / np.var(y) for w in SHARES]
     np.testing.assert_allclose(near, mixed)
+
+
+def test_several_answers_as_one() -> None:
+    who, weights = np.array([0, 0, 1, 2, 2, 2]), np.array([0.25, 0.75, 1.0, 0.5, 0.3, 0.2])
+    numbers = np.array([1.0, 3.0, 7.0, 2.0, 4.0, 6.0])
+    np.testing.assert_allclose(averaged(numbers, who, weights), [2.5, 7.0, 3.4])
+    quantiles = averaged(np.stack([numbers, 2 * numbers], axis=1), who, weights)
+    np.testing.assert_allclose(quantiles, [[2.5, 5.0], [7.0, 14.0], [3.4, 6.8]])
+    proba = np.array([[0.2, 0.8], [0.5, 0.5], [0.1, 0.9], [0.3, 0.7], [0.6, 0.4], [0.9, 0.1]])
+    pairs = pooled(proba[:2], who[:2], weights[:2])
+    np.testing.assert_allclose(pairs, mixture(proba[:1], proba[1:2], 0.75))
+    np.testing.assert_allclose(pooled(proba, who, weights).sum(axis=1), 1.0)
+
+
+def test_classes_that_some_answers_do_not_know() -> None:
+    who, weights = np.array([0, 0]), np.array([0.6, 0.4])
+    proba = np.array([[0.9, 0.1, np.nan], [np.nan, 0.5, 0.5]])
+    likely = np.array([0.9, 0.1**0.6 * 0.5**0.4, 0.5])
+    np.testing.assert_allclose(pooled(proba, who, weights)[0], likely / likely.sum())
+    nobody = np.array([[1.0, np.nan], [1.0, np.nan]])
+    np.testing.assert_allclose(pooled(nobody, who, weights), [[1.0, 0.0]])

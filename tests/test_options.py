@@ -134,6 +134,7 @@ def test_the_paper_is_one_setting_away() -> None:
         "strategy": "mmd",
         "n_clusters": 20,
         "context_size": 0.1,
+        "contexts_per_query": 1,
         "kernel": "rff",
         "rff_dim": 64,
         "herd_batch": 50,

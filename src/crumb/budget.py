@@ -215,9 +215,10 @@ def choose(
         load = Load(shape[0], queries, clusters, rows, shape[1])
         asked = options.strategy.demand(shape[0], queries, clusters, rows)
         planning, held = _planning(options, load, asked, known)
-        largest = max(held, passes.bytes(asked.passes, rows, queries))
+        questions = queries * min(options.contexts_per_query, asked.passes)
+        largest = max(held, passes.bytes(asked.passes, rows, questions))
         whole, least = (
-            spent + slow * planning + passes.seconds(asked.passes, size, queries)
+            spent + slow * planning + passes.seconds(asked.passes, size, questions)
             for size in (rows, min(rows, LADDER[0]))
         )
         return whole, largest / 1e9, asked.passes, least

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from crumb.answering import answering
 from crumb.budget import Clock, PassCost, choose, measure, slowness
 from crumb.errors import InvalidInput
 from crumb.herding.greedy import EarlyStopping
@@ -43,6 +44,7 @@ class _Crumb(BaseEstimator):
     strategy: str | Strategy = "mmd"
     n_clusters: str | int | None = "auto"
     context_size: str | float = "auto"
+    contexts_per_query: str | int = "auto"
     budget: str | float | None = None
     plan_at: str = "predict"
     kernel: str = "auto"
@@ -243,9 +245,10 @@ class _Crumb(BaseEstimator):
         elif not isinstance(plan, Plan):
             raise InvalidInput(f"plan must be a Plan (Plan.load reads one), got {plan!r}.")
         plan.check_pool(self.pool_.fingerprint)
-        labels = plan.route(points) if frozen else plan.labels
+        device, own = self.options_.device, not frozen
+        labels, weights = answering(plan, self.pool_, points, device, own)
         asked = self.backend_, self.pool_, plan.contexts, labels, rows, output
-        return answer(*asked, verbose=self.verbose, again=frozen, clock=clock)
+        return answer(*asked, verbose=self.verbose, again=frozen, clock=clock, weights=weights)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file without pickle; ``crumb.load`` reads it.
@@ -329,6 +332,12 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     context_size : int, float or "auto", default="auto"
         n, the rows of a context: a count, or a share of the pool. ``"auto"``: 1,000 to 2,000 on a
         CPU, to 3,000 on a GPU, by K; all rows where the pool is small (docs/defaults.md).
+    contexts_per_query : int or "auto", default="auto"
+        How many contexts answer a query, at most: that of its own cluster, and those of the next
+        clusters as far as their rows come as near to it. Answers are mixed: means of numbers,
+        geometric means of probabilities. ``"auto"``: 4 with ``"mmd"``, for a few per cent of the
+        time of a prediction (docs/defaults.md), and 1 with other strategies. In a stream, and with
+        ``"knn"``, it is always 1.
     budget : str, float or None, default=None
         What a prediction may take: ``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of
         seconds. It chooses ``n_clusters`` and ``context_size`` where these are ``"auto"``. Two

@@ -2,8 +2,8 @@
 
 A Shapley value asks what the model says where some columns of a query are known and the others are
 not. Cells that are not known are those of background rows, which are rows of the query's own
-context. The plan is frozen: a query keeps its context whatever is masked, and all masked rows of a
-cluster go through its kept context together.
+context. The plan is frozen: a query keeps its contexts whatever is masked, and all masked rows of a
+cluster go through kept contexts together.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from crumb.answering import answering
 from crumb.errors import InvalidInput, extra
 from crumb.infer import answer
 from crumb.options import positive
 from crumb.pfn.base import Output
 from crumb.plan import Plan, route_plan
 from crumb.rng import generator
-from crumb.table.encoder import Rows, column, take
+from crumb.table.encoder import Rows, column, first_columns, take
 from crumb.table.row import stack
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ def explain(
     """
     package = shap_package()
     rows, points = _encoded(model, X)
-    asked = _Asked(model, rows, _planned(model, points, plan), positive("background", background))
+    planned = _planned(model, points, plan)
+    labels = answering(planned, model.pool_, points, model.options_.device, own=True)
+    asked = _Asked(model, rows, planned, *labels, positive("background", background))
     columns = model.pool_.columns or [f"x{j}" for j in range(rows.shape[1])]
     values, base, error = asked.shapley(_resolve(method, rows.shape[1]))
     classes = getattr(model, "classes_", None)
@@ -110,8 +113,8 @@ def influential_rows(
 ) -> pd.DataFrame:
     """Which training rows mattered for one query, with the rows' own values.
 
-    Influence is what the answer loses when a row is left out of the context and the model runs
-    again: in the probability of the predicted class, or in the predicted number.
+    Influence is what the answer of the query's own context loses when a row is left out of it and
+    the model runs again: in the probability of the predicted class, or in the predicted number.
 
     Parameters
     ----------
@@ -146,13 +149,13 @@ def influential_rows(
     planned, pool = _planned(model, points, plan), model.pool_
     context = planned.contexts[planned.labels[0]]
     held = pool.hold([context])
-    own = _columns(take(held.rows, held.places(context)), rows.shape[1])
+    own = first_columns(take(held.rows, held.places(context)), rows.shape[1])
     distance = np.linalg.norm(pool.space.transform(own) - points, axis=1)
     most = len(context) if candidates is None else positive("candidates", candidates)
     near = np.argsort(distance, kind="stable")[: most if len(context) > 1 else 0]
     contexts = [context, *(np.delete(context, i) for i in near)]
     copies = take(rows, np.zeros(len(contexts), dtype=np.int64))
-    found = _answers(model, contexts, np.arange(len(contexts)), copies)
+    found = _answers(model, contexts, np.arange(len(contexts)), None, copies)
     found = found[:, found[0].argmax()] if found.ndim == 2 else found
     labels, classes = held.labels(context[near]), getattr(model, "classes_", None)
     table = pd.DataFrame(take(own, near))
@@ -186,15 +189,16 @@ def _planned(model: Any, points: np.ndarray, plan: Plan | None) -> Plan:
 
 
 def _answers(
-    model: Any, contexts: list[np.ndarray], labels: np.ndarray, rows: Rows, again: bool = False
+    model: Any,
+    contexts: list[np.ndarray],
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    rows: Rows,
+    again: bool = False,
 ) -> np.ndarray:
     output = Output("mean" if model.task == "regression" else "proba")
-    return answer(model.backend_, model.pool_, contexts, labels, rows, output, again=again)
-
-
-def _columns(rows: Rows, count: int) -> Rows:
-    """Without those of a guide, which stand behind the table's own."""
-    return rows.iloc[:, :count] if isinstance(rows, pd.DataFrame) else rows[:, :count]
+    asked = model.backend_, model.pool_, contexts, labels, rows, output
+    return answer(*asked, again=again, weights=weights)
 
 
 class Walks:
@@ -251,6 +255,8 @@ class _Asked:
     model: Any
     rows: Rows
     plan: Plan
+    labels: np.ndarray  # (T, m) the contexts that answer
+    weights: np.ndarray | None
     background: int
 
     def shapley(self, kind: type[Walks] | type[Every]) -> tuple[np.ndarray, ...]:
@@ -281,18 +287,20 @@ class _Asked:
         drawn = np.stack([one[:count] for one in order])
         held = self.model.pool_.hold(contexts)
         behind = take(held.rows, held.places(drawn.ravel()))
-        table = stack([self.rows, _columns(behind, self.rows.shape[1])])
+        table = stack([self.rows, first_columns(behind, self.rows.shape[1])])
         return table, len(self.rows) + np.arange(drawn.size).reshape(drawn.shape)
 
     def _ask(
         self, table: Rows, behind: np.ndarray, some: np.ndarray, masks: np.ndarray
     ) -> np.ndarray:
         """The answers to masked queries (queries, background rows, coalitions, outputs)."""
-        labels = self.plan.labels[some]
-        cells = np.where(masks, some[:, None, None, None], behind[labels][:, :, None, None])
+        near = behind[self.plan.labels[some]]
+        cells = np.where(masks, some[:, None, None, None], near[:, :, None, None])
         rows = _mixed(table, cells.reshape(-1, masks.shape[-1]))
-        labels = np.repeat(labels, len(rows) // len(some))
-        found = _answers(self.model, self.plan.contexts, labels, rows, again=True)
+        whose = np.repeat(some, len(rows) // len(some))
+        weights = None if self.weights is None else self.weights[whose]
+        asked = self.plan.contexts, self.labels[whose], weights, rows
+        found = _answers(self.model, *asked, again=True)
         return found.reshape(*masks.shape[:-1], -1).astype(np.float64)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeriesSplit
 
+from crumb.answering import answering
 from crumb.errors import InvalidInput
 from crumb.infer import infer
 from crumb.machine import progress_bar, quiet, resolve_jobs
@@ -275,11 +276,12 @@ def weigh(
     if output.kind not in backend.outputs or len(held) < 2:
         return guide
     rest = np.setdiff1d(np.arange(len(sample.y)), held)
-    contexts, labels = _contexts_without(held, rest, sample, pool, options)
+    contexts, labels, weights = _contexts_without(held, rest, sample, pool, options)
     queries, own = take(sample.rows, held), answers_without(guide, held, rest, sample)
 
     def mixtures(table: Labelled, rows: Rows) -> np.ndarray:
-        found = infer(backend, table, contexts, labels, rows, output, options.verbose)
+        asked = backend, table, contexts, labels, rows, output, options.verbose
+        found = infer(*asked, weights=weights)
         return losses(sample.y[held], found, own)
 
     led = mixtures(guide.held(sample), beside(queries, guide.columns(own)))
@@ -305,11 +307,12 @@ def answers_without(
 
 def _contexts_without(
     held: np.ndarray, rest: np.ndarray, sample: Labelled, pool: Pool, options: Options
-) -> tuple[list[np.ndarray], np.ndarray]:
-    """Contexts for some rows that have none of these rows, and which of them each one has."""
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray | None]:
+    """Contexts for some rows that have none of these rows, and which of them answer each one."""
     points = sample.points if isinstance(sample, TablePool) else pool.space.transform(sample.rows)
     about = take(sample.rows, rest), sample.y[rest], pool.n_classes, pool.encoder, pool.space
     others = TablePool(*about, points[rest], pool.fingerprint)
     smaller = replace(options, context_size=min(options.context_size, len(rest)))
     plan = others.plan(points[held], smaller, evidence=False)
-    return [sample.ids[rest[context]] for context in plan.contexts], plan.labels
+    labels, weights = answering(plan, others, points[held], options.device, own=True)
+    return [sample.ids[rest[context]] for context in plan.contexts], labels, weights

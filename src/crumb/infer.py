@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crumb.machine import progress_bar
+from crumb.mixing import averaged, pooled
 from crumb.pfn.base import Backend, Call, ContextTask, Output, TargetScale
 from crumb.pfn.contexts import Numbers, Slice
 from crumb.pool import Labelled, Pool
@@ -24,10 +25,10 @@ BREATH = 0.001  # seconds between contexts that are made ready, so that waiting 
 
 @dataclass(frozen=True)
 class Pass:
-    """One distinct context and the queries that it answers."""
+    """One distinct context and what it is asked."""
 
     context: np.ndarray  # rising
-    queries: np.ndarray
+    asked: np.ndarray  # places among the labels: those of queries, or of their turns
     wanted: np.ndarray  # the context, most wanted rows first
 
 
@@ -59,18 +60,27 @@ def infer(
     again: bool = False,
     keep: bool = True,
     clock: Clock | None = None,
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """Answers (T, …) for all queries.
 
-    ``again``: the same contexts will be asked again; ``keep``: they may be kept for that.
-    ``clock`` may cut contexts, whose first rows stay.
+    ``labels`` (T,): which context answers a query; or (T, m) with ``weights`` (T, m) where several
+    do, and their answers are mixed. ``again``: the same contexts will be asked again; ``keep``:
+    they may be kept for that. ``clock`` may cut contexts, whose first rows stay.
     """
     backend.check_output(output)
-    passes, result = distinct_passes(contexts, labels), None
+    labels = labels.reshape(len(labels), -1)
+    if weights is None or output.kind == "label":  # the labels of classes cannot be mixed
+        labels, weights = labels[:, :1], np.ones((len(labels), 1))
+    who, turn = np.nonzero(weights)  # (P,) a query, and its first, second … context
+    passes, result = distinct_passes(contexts, labels[who, turn]), None
     asked = [_teaches(backend, pool, one.context) for one in passes]
     teaching, rows = [i for i, ask in enumerate(asked) if ask], Numbers(queries, pool.numbers)
     in_time = teaching if clock is None else _cut(clock, backend, pool, passes, teaching)
-    tasks = (_task(backend, pool, passes[i], rows, again, keep) for i in in_time)
+    tasks = (
+        _task(backend, pool, passes[i].context, Slice(rows, who[passes[i].asked]), again, keep)
+        for i in in_time
+    )
     answers = iter(backend.predict_contexts(tasks, output))
     with progress_bar(len(passes), "passes", verbose) as advance:
         for i, ask in enumerate(asked):
@@ -81,23 +91,35 @@ def infer(
                 answer = _globally(raw, y, pool.n_classes, output, backend)
             else:  # a context that teaches nothing is answered without the model
                 alone = _marginal(y, pool.n_classes, output)
-                answer = np.broadcast_to(alone, (len(one.queries), *alone.shape))
+                answer = np.broadcast_to(alone, (len(one.asked), *alone.shape))
             if result is None:
-                result = np.empty((len(labels), *answer.shape[1:]), dtype=answer.dtype)
-            result[one.queries] = answer
+                result = np.empty((len(who), *answer.shape[1:]), dtype=answer.dtype)
+            result[one.asked] = answer
             advance(1)
     assert result is not None
-    return result
+    return _mixed(result, who, weights[who, turn], output)
+
+
+def _mixed(answers: np.ndarray, who: np.ndarray, weights: np.ndarray, output: Output) -> np.ndarray:
+    """One answer for each query. Where there was one, it stays as it is to the last bit."""
+    counts = np.bincount(who)
+    several = (counts > 1)[who]
+    if several.any():
+        mix = pooled if output.kind == "proba" else averaged
+        mixed = mix(answers[several], who[several], weights[several])
+        answers = answers[np.flatnonzero(np.diff(who, prepend=-1))]
+        answers[counts > 1] = mixed
+    return np.nan_to_num(answers, copy=False) if output.kind == "proba" else answers
 
 
 def _cut(
     clock: Clock, backend: Backend, pool: Labelled, passes: list[Pass], which: list[int]
 ) -> Iterator[int]:
     """Some passes one after the other, each cut to what there is time for when its turn comes."""
-    clock.start((len(passes[i].context), len(passes[i].queries)) for i in which)
+    clock.start((len(passes[i].context), len(passes[i].asked)) for i in which)
     for i in which:
         one = passes[i]
-        size = clock.rows(len(one.context), len(one.queries))
+        size = clock.rows(len(one.context), len(one.asked))
         if size < len(one.context):
             passes[i] = _shortened(backend, pool, one, size)
         yield i
@@ -110,7 +132,7 @@ def _shortened(backend: Backend, pool: Labelled, one: Pass, size: int) -> Pass:
     wanted = np.insert(np.delete(one.wanted, other), 1, one.wanted[other])
     while not _teaches(backend, pool, wanted[:size]):
         size *= 2
-    return Pass(np.sort(wanted[:size]), one.queries, wanted[:size])
+    return Pass(np.sort(wanted[:size]), one.asked, wanted[:size])
 
 
 def keep_contexts(
@@ -121,9 +143,9 @@ def keep_contexts(
     ``call``: calls a function in another process.
     """
     for context in contexts:
-        nobody = Pass(np.sort(context), np.empty(0, dtype=np.int64), context)
-        if _teaches(backend, pool, nobody.context):
-            backend.keep(_task(backend, pool, nobody, pool.numbers, again=True, keep=True), call)
+        rows, nobody = np.sort(context), Slice(pool.numbers, np.empty(0, dtype=np.int64))
+        if _teaches(backend, pool, rows):
+            backend.keep(_task(backend, pool, rows, nobody, again=True, keep=True), call)
             time.sleep(BREATH)
 
 
@@ -133,7 +155,7 @@ def context_key(pool: Labelled, context: np.ndarray) -> bytes:
 
 
 def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass]:
-    """Clusters with the same rows share a pass; clusters without queries have none.
+    """Clusters with the same rows share a pass; clusters that nobody asks have none.
 
     To the PFN a context is a set. Its rows go in by row number, so equal sets are equal inputs.
     """
@@ -148,15 +170,15 @@ def distinct_passes(contexts: list[np.ndarray], labels: np.ndarray) -> list[Pass
 
 
 def _task(
-    backend: Backend, pool: Labelled, one: Pass, queries: Numbers, again: bool, keep: bool
+    backend: Backend, pool: Labelled, context: np.ndarray, queries: Slice, again: bool, keep: bool
 ) -> ContextTask:
-    y = pool.labels(one.context)
+    y = pool.labels(context)
     if pool.n_classes is not None:
         y = np.unique(y, return_inverse=True)[1]  # 0 … C−1 of this context, none missing
     else:
         y = _scale(backend, y).scaled(y)
-    key = context_key(pool, one.context) if again else None
-    return ContextTask(pool.slice(one.context), y, Slice(queries, one.queries), key, keep)
+    key = context_key(pool, context) if again else None
+    return ContextTask(pool.slice(context), y, queries, key, keep)
 
 
 def _scale(backend: Backend, y: np.ndarray) -> TargetScale:
@@ -179,7 +201,8 @@ def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarra
     """What the labels alone say: the answer of a context that teaches nothing else."""
     if n_classes is not None:
         counts = np.bincount(y, minlength=n_classes)
-        return counts / len(y) if output.kind == "proba" else np.asarray(counts.argmax())
+        shares = np.where(counts, counts / len(y), np.nan)
+        return shares if output.kind == "proba" else np.asarray(counts.argmax())
     unit = TargetScale.of(y).unit  # sums of large numbers would overflow
     y = y / unit
     if output.kind == "quantiles":
@@ -190,12 +213,15 @@ def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarra
 def _globally(
     answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: Output, backend: Backend
 ) -> np.ndarray:
-    """From the classes, or the scale, of this context to those of the table."""
+    """From the classes, or the scale, of this context to those of the table.
+
+    NaN: the context has no row of this class.
+    """
     if n_classes is None:
         return _scale(backend, y).unscaled(answer)
     present = np.unique(y)
     if output.kind == "label":
         return present[np.asarray(answer, dtype=np.int64)]
-    proba = np.zeros((len(answer), n_classes))
-    proba[:, present] = answer
-    return proba / proba.sum(axis=1, keepdims=True)  # float32 answers: sum to 1
+    proba = np.full((len(answer), n_classes), np.nan)
+    proba[:, present] = answer / answer.sum(axis=1, keepdims=True, dtype=np.float64)  # sum to 1
+    return proba

@@ -1,4 +1,4 @@
-"""Two answers mixed, and the share of the second that explains labels best."""
+"""Answers mixed, and the share of the second of two that explains labels best."""
 
 from __future__ import annotations
 
@@ -20,6 +20,28 @@ def mixture(first: np.ndarray, second: np.ndarray, share: float) -> np.ndarray:
         return (1 - share) * first + share * second
     logs = [np.log(np.maximum(proba, FAINT)) for proba in (first, second)]
     likely = np.exp((1 - share) * logs[0] + share * logs[1])
+    return likely / likely.sum(axis=1, keepdims=True)
+
+
+def averaged(answers: np.ndarray, who: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Several answers (P, …) to each query as one: their mean.
+
+    ``who`` (P,), rising: whose answer it is. ``weights`` (P,) sum to 1 for each of them.
+    """
+    starts = np.flatnonzero(np.diff(who, prepend=-1))
+    weights = weights.reshape(-1, *[1] * (answers.ndim - 1))
+    return np.add.reduceat(weights * answers, starts, axis=0)
+
+
+def pooled(proba: np.ndarray, who: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """``averaged`` for probabilities (P, C): their geometric mean.
+
+    NaN: an answer says nothing of this class. Then those that do decide.
+    """
+    known = ~np.isnan(proba)
+    logs = np.log(np.maximum(np.where(known, proba, 1.0), FAINT))
+    total, mass = averaged(logs, who, weights), averaged(known.astype(float), who, weights)
+    likely = np.where(mass > 0, np.exp(total / np.where(mass > 0, mass, 1.0)), 0.0)
     return likely / likely.sum(axis=1, keepdims=True)
 
 

@@ -38,6 +38,7 @@ DEFAULTS: dict[str, Any] = {
     "strategy": "mmd",
     "n_clusters": "auto",
     "context_size": "auto",
+    "contexts_per_query": "auto",
     "budget": None,
     "kernel": "auto",
     "rff_dim": 256,
@@ -83,6 +84,7 @@ def paper_configuration() -> dict[str, Any]:
         "strategy": "mmd",
         "n_clusters": 20,
         "context_size": 0.1,
+        "contexts_per_query": 1,
         "kernel": "rff",
         "rff_dim": 64,
         "herd_batch": 50,
@@ -126,6 +128,8 @@ class Options:
         check_context_size(asked["context_size"])
         if asked["n_clusters"] not in (None, "auto"):
             positive("n_clusters", asked["n_clusters"])
+        if asked["contexts_per_query"] != "auto":
+            positive("contexts_per_query", asked["contexts_per_query"])
         resolve_jobs(asked["n_jobs"])
         options = cls(
             asked,
@@ -153,6 +157,14 @@ class Options:
     def fixed_size(self) -> bool:
         """Whether n is the user's choice, or the strategy's."""
         return self.asked["context_size"] != "auto" or not self.strategy.drops_rows
+
+    @property
+    def contexts_per_query(self) -> int:
+        """How many contexts answer a query: one, where it has a context of its own."""
+        asked = self.asked["contexts_per_query"]
+        if not self.strategy.shares:
+            return 1
+        return self.strategy.contexts_per_query if asked == "auto" else int(asked)
 
     def resolve(self, pool: Pool, window: int | None = None) -> Options:
         """K, n and σ for a pool and for a model that was made for ``window`` rows."""

@@ -140,6 +140,11 @@ class Plan:
         return np.array([len(context) for context in self.contexts])
 
     @property
+    def contexts_per_query(self) -> int:
+        """How many contexts answer a query; one in plans of version 0.1."""
+        return min(self.settings.get("contexts_per_query", 1), self.n_clusters)
+
+    @property
     def final_mmd2(self) -> np.ndarray:
         """MMD² of each whole context."""
         return np.array([trace[-1] for trace in self.mmd2])
@@ -391,6 +396,7 @@ def _record(problem: Problem, selection: Selection) -> dict[str, Any]:
         "strategy_params": options.strategy.get_params(),
         "bandwidth": options.bandwidth,
         "context_size": problem.n,
+        "contexts_per_query": options.contexts_per_query,
         "n_queries": len(problem.queries),
         "min_per_class": options.min_per_class,
         "seed": problem.seed,

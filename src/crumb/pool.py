@@ -95,6 +95,10 @@ class Pool(ABC):
         """The rows of some contexts, with the columns of the guide, ready to be taken."""
 
     @abstractmethod
+    def points_of(self, context: np.ndarray) -> np.ndarray:
+        """Rows of contexts that are held, as points."""
+
+    @abstractmethod
     def finder(self, options: Options) -> Finder:
         """Answers the questions of strategies."""
 
@@ -213,6 +217,9 @@ class TablePool(Labelled, Pool):
 
     def hold(self, contexts: Sequence[np.ndarray]) -> Labelled:
         return self if self.guide is None else self._guided
+
+    def points_of(self, context: np.ndarray) -> np.ndarray:
+        return self.points[context]
 
     @cached_property
     def _guided(self) -> Labelled:

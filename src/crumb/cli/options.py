@@ -79,6 +79,7 @@ SELECTION = {
     "--strategy": _parameter("NAME", "mmd (CRUMB), uniform, knn, micp, centroid, voronoi or full"),
     "--n-clusters": _parameter("K", "clusters of queries: a count, auto or none", _count_or_none),
     "--context-size": _parameter("N", "rows of a context: a count, a share or auto", _share),
+    "--contexts-per-query": _parameter("M", "contexts that answer a query, or auto", _count),
     "--kernel": _parameter("NAME", "auto, exact, candidates or rff"),
     "--rff-dim": _parameter("D", "random Fourier features", int),
     "--herd-batch": _parameter("B", "rows chosen per round: a count or auto", _count),

@@ -3,7 +3,7 @@
 import copy
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -157,13 +157,15 @@ def plan_for(
 ) -> tuple[Plan, Baseline]:
     """A plan for these queries, and with ``ahead`` for what may come next; what they look like.
 
-    ``plan``: one that was made for them.
+    ``plan``: one that was made for them. In a stream one context answers a query: contexts are
+    kept ready there, so that each one more would cost as much as the first.
     """
     pool, options = estimator.pool_, estimator.options_
     if plan is None:
         planned = expected_queries(points, pool.points, options.seed) if ahead else points
         plan = estimator.plan_points(planned, evidence=False)
     plan.check_pool(pool.fingerprint)
+    plan = replace(plan, settings={**plan.settings, "contexts_per_query": 1})
     return plan, Baseline.of(points, plan.n_clusters, options.bandwidth, options.seed)
 
 

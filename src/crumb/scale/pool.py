@@ -48,7 +48,7 @@ from crumb.scale.source import Source
 from crumb.selection import Problem, Strategy
 from crumb.selection.base import Among, Finder, Held, Nearest, Question, TableFinder, support_rows
 from crumb.table import space
-from crumb.table.encoder import TableEncoder
+from crumb.table.encoder import TableEncoder, first_columns, take
 
 SKETCH_ROWS, SKETCH_CELLS = 100_000, 8_000_000  # rows, and cells, of the sketch
 COVERED_CELLS = 50_000_000  # numbers of a pool whose points are held: 400 MB, twice that at first
@@ -160,6 +160,11 @@ class FilePool(Pool):
             held = _held(table, ids, self.reader)
             self.held = held if self.guide is None else self.guide.held(held)
         return self.held
+
+    def points_of(self, context: np.ndarray) -> np.ndarray:
+        held = self.hold([context])
+        rows = take(held.rows, held.places(context))
+        return self.space.transform(first_columns(rows, len(self.encoder.columns_)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the rows of contexts: they can be read again."""

@@ -38,6 +38,7 @@ from crumb.rng import generator, row_numbers
 SAMPLE, PASSES = 50_000, 5
 ROUNDS_GROW = 500  # measured: 10 kernel values for each point and centroid of 5,000, 120 of 60,000
 ROUTE_CELLS = 1 << 17  # distances held at once while points are routed: they stay in the cache
+SPARE = 4  # centroids that are looked at beside the nearest ones
 ROUNDING = 16  # how far two distances may be off, in rounding errors of a product for each column
 
 
@@ -107,6 +108,28 @@ def nearest_centroid(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
     for start in range(0, len(points), rows):
         labels[start : start + rows] = _nearest(points[start : start + rows], centroids)
     return labels
+
+
+def nearest_centroids(
+    points: np.ndarray, centroids: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The nearest centroids of each point, nearest first, and how far they are, squared: (T, m).
+
+    The products name some more than are wanted, so that their rounding does not decide.
+    """
+    centroids = np.asarray(centroids, dtype=points.dtype)
+    some, count = min(count + SPARE, len(centroids)), min(count, len(centroids))
+    labels = np.zeros((len(points), count), dtype=np.int64)
+    squares, rows = np.zeros((len(points), count)), max(1, ROUTE_CELLS // len(centroids))
+    for start in range(0, len(points), rows):
+        block = points[start : start + rows]
+        scores = (centroids * centroids).sum(axis=1) - 2 * (block @ centroids.T)
+        near = np.sort(np.argpartition(scores, some - 1, axis=1)[:, :some], axis=1)
+        far = np.square(block[:, None] - centroids[near], dtype=np.float64).sum(axis=2)
+        order = np.argsort(far, axis=1, kind="stable")[:, :count]
+        labels[start : start + rows] = np.take_along_axis(near, order, axis=1)
+        squares[start : start + rows] = np.take_along_axis(far, order, axis=1)
+    return labels, squares
 
 
 def _nearest(points: np.ndarray, centroids: np.ndarray) -> np.ndarray:
@@ -411,6 +434,7 @@ class Strategy(BaseEstimator, ABC):
     follows_policy: ClassVar[bool] = True  # K and n depend on the queries: ``choose_sizes``
     drops_rows: ClassVar[bool] = True  # False: every context is the whole pool
     shares: ClassVar[bool] = True  # False: every query has a context of its own
+    contexts_per_query: ClassVar[int] = 1  # "auto"
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)

@@ -47,6 +47,7 @@ class MMD(Strategy):
     """
 
     name = "mmd"
+    contexts_per_query = 4  # measured: docs/defaults.md
 
     def select(self, problem: Problem) -> Selection:
         labels, centroids = problem.cluster()

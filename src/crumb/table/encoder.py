@@ -376,6 +376,11 @@ def take(rows: Rows, index: np.ndarray) -> Rows:
     return rows.iloc[index].reset_index(drop=True)
 
 
+def first_columns(rows: Rows, count: int) -> Rows:
+    """Without those of a guide, which stand behind the table's own."""
+    return rows[:, :count] if isinstance(rows, np.ndarray) else rows.iloc[:, :count]
+
+
 def column(rows: Rows, j: int, index: Any = slice(None)) -> pd.Series:
     """Some rows of one column, all by default."""
     return rows.iloc[index, j] if isinstance(rows, pd.DataFrame) else pd.Series(rows[index, j])

@@ -1,0 +1,74 @@
+"""Which contexts answer a query, and how much each of them counts.
+
+The context of a query's own cluster was chosen for it. Those of the next clusters may hold its
+nearest rows as well: then they answer too, and the answers are mixed. A pass through a context
+costs as much whoever asks, so this is almost for nothing. How near the rows of a context come to a
+query decides, much more than its centroid: in a large pool a context may end where the next one
+begins, and knows nothing of what lies there (docs/defaults.md has the measurements).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crumb.plan import Plan
+from crumb.pool import Pool
+from crumb.selection.base import nearest_centroids
+
+NEIGHBOUR = 3  # the row of a context by whose distance it is judged
+LEAST = 0.02  # a weight below it is 0, where that of the query's own context is 1
+
+
+def answering(
+    plan: Plan, pool: Pool, points: np.ndarray, device: str = "cpu", own: bool = False
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The clusters whose contexts answer queries, their own first: labels and weights (T, m).
+
+    A weight falls with the square of the distance to the centroid, and with the eighth power of
+    that to the third nearest row. ``own``: these are the queries of the plan, whose clusters are
+    known. No weights: m is 1.
+    """
+    if plan.contexts_per_query == 1:
+        return (plan.labels if own else plan.route(points))[:, None], None
+    labels, squares = nearest_centroids(points, plan.centroids, plan.contexts_per_query)
+    weights = _fall(squares)
+    weights[weights < LEAST] = 0.0
+    reach = _reach(plan, pool, points, device, labels, weights)
+    weights *= np.square(_fall(np.square(np.square(reach))))
+    weights[weights < LEAST] = 0.0
+    return labels, weights / weights.sum(axis=1, keepdims=True)
+
+
+def _fall(distances: np.ndarray) -> np.ndarray:
+    """first / distance, and at most 1."""
+    first = np.broadcast_to(distances[:, :1], distances.shape)
+    return np.divide(first, distances, out=np.ones_like(distances), where=distances > first)
+
+
+def _reach(
+    plan: Plan, pool: Pool, points: np.ndarray, device: str, labels: np.ndarray, asked: np.ndarray
+) -> np.ndarray:
+    """How far the third nearest row of a context is from a query (T, m); 0 where nobody asks.
+
+    Each distance is computed alone, so that it does not depend on what else is asked.
+    """
+    pool.hold(plan.contexts)  # all at once, where they are in files
+    found, queries = np.zeros(labels.shape), _tensor(points, device)
+    who, turn = np.nonzero(asked)
+    order = np.argsort(labels[who, turn], kind="stable")
+    for some in np.split(order, np.flatnonzero(np.diff(labels[who, turn][order])) + 1):
+        context = plan.contexts[labels[who[some[0]], turn[some[0]]]]
+        rows = _tensor(pool.points_of(context), device)
+        mine = queries[torch.from_numpy(who[some]).to(device)]
+        far = torch.cdist(mine, rows, compute_mode="donot_use_mm_for_euclid_dist")
+        near = far.topk(min(NEIGHBOUR, len(rows)), largest=False).values[:, -1]
+        found[who[some], turn[some]] = near.cpu().numpy()
+    return found
+
+
+def _tensor(points: np.ndarray, device: str) -> Tensor:
+    """Points on the device; GPUs work in float32."""
+    tensor = torch.from_numpy(np.ascontiguousarray(points))
+    return tensor if device == "cpu" else tensor.to(device, torch.float32)
