@@ -204,7 +204,8 @@ def test_many_queries_make_the_exact_kernel_too_dear(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         "crumb.herding.search.AFFORDABLE", {"cpu": 300 * (2 * 10 + 60), "gpu": 0, "triton": 0}
     )
-    monkeypatch.setattr("crumb.herding.search.VALUES_A_ROW", 0)
+    for name in ("VALUES_A_ROW", "MOST_A_ROW"):
+        monkeypatch.setattr(f"crumb.herding.search.{name}", 0)
     asked = {"n_clusters": 2, "context_size": 10, "device": "cpu"}
     few, many, more = (
         select_contexts(POOL, np.tile(QUERIES, (times, 1))[:queries], **asked)

@@ -269,7 +269,8 @@ class Network(ClassifierMixin, BaseEstimator):
 @pytest.mark.parametrize("when", ["made", "fitted"])
 def test_network_is_loaded_once_not_for_each_context(when: str) -> None:
     X, y, queries = np.nan_to_num(numbers(200, 1)), classes(200, 2), np.nan_to_num(numbers(40, 3))
-    crumb = CrumbClassifier(model=Network(when), n_clusters=5, context_size=40, device="cpu")
+    sizes = {"n_clusters": 5, "context_size": 40, "contexts_per_query": 1}
+    crumb = CrumbClassifier(model=Network(when), **sizes, device="cpu")
     plan = crumb.fit(X, y).plan(queries)
     Network.loads.clear()
     first, again = (crumb.predict_proba(queries, plan=plan) for _ in range(2))
@@ -307,7 +308,8 @@ def test_estimator_that_goes_on_where_it_was_is_new_for_each_context(change: dic
     if "random_state" in change:
         change = {"random_state": np.random.RandomState(0)}
     model = make_pipeline(RandomForestClassifier(4, **{"random_state": 0, **change}))
-    crumb = CrumbClassifier(model=model, n_clusters=3, context_size=40, device="cpu").fit(X, y)
+    sizes = {"n_clusters": 3, "context_size": 40, "contexts_per_query": 1}
+    crumb = CrumbClassifier(model=model, **sizes, device="cpu").fit(X, y)
     plan = crumb.plan(X[:30])
     first, again = (crumb.predict_proba(X[:30], plan=plan) for _ in range(2))
     np.testing.assert_array_equal(first, again)
