@@ -12,6 +12,7 @@ records again. Trees always run on the CPU: ``--device`` is for the networks. Th
 
     default         CRUMB as it is
     guide           with guide="auto"
+    one-context     with one context a query
     members-4       with four ensemble members
     micp, uniform   these strategies, with their defaults; MICP with plain columns, as published
     full            the whole pool as the context, where it is within the model's window
@@ -58,12 +59,14 @@ RATE, ROUNDS, PATIENCE, HELD_OUT = 0.05, 2_000, 50, 0.1  # of boosting
 CRUMB: dict[str, dict[str, Any]] = {
     "default": {},
     "guide": {"guide": "auto"},
+    "one-context": {"contexts_per_query": 1},
     "members-4": {"n_estimators": 4},
     "micp": {"strategy": "micp", "features": None},
     "uniform": {"strategy": "uniform"},
     "full": {"strategy": "full"},
     "default-0.1": {
         "model": "embedded-0.1", "n_clusters": 20, "context_size": 1_000, "features": None,
+        "contexts_per_query": 1,
     },
 }  # fmt: skip
 SIZES = re.compile(r"(\d+)x(\d+)(-plain)?")
@@ -74,6 +77,7 @@ PAIRS = [  # a method, and those of which the best is its rival
     ("guide", ["lightgbm"]),
     ("guide", ["lightgbm", "xgboost"]),
     ("guide", ["lightgbm", "xgboost", "catboost"]),
+    ("default", ["one-context"]),
     ("default", ["default-0.1"]),
 ]
 KEY = ("table", "method", "seed", "device", "queries")

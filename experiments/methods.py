@@ -36,7 +36,7 @@ METHODS: dict[str, dict[str, Any]] = {
 _VARIANT = re.compile(r"(exact|rff D=(?P<D>\d+)) B=(?P<B>\d+)")
 _OPTIONS = (
     "n_clusters", "kernel", "rff_dim", "herd_batch", "bandwidth", "early_stopping",
-    "min_per_class", "n_estimators", "strategy", "context_size", "features",
+    "min_per_class", "n_estimators", "strategy", "context_size", "contexts_per_query", "features",
 )  # fmt: skip
 
 

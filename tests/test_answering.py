@@ -53,6 +53,14 @@ def test_weights_by_the_rule(count: int, seed: int) -> None:
     assert (weights[:, 0] > 0).all()
 
 
+def test_distances_in_pieces(monkeypatch) -> None:
+    clf = fitted()
+    plan, points = clf.plan(QUERIES), clf.encode(QUERIES)[1]
+    _, whole = answering(plan, clf.pool_, points)
+    monkeypatch.setattr("crumb.answering.CELLS", 130)  # two queries at a time
+    np.testing.assert_array_equal(answering(plan, clf.pool_, points)[1], whole)
+
+
 def test_probabilities_are_mixed_by_geometric_means() -> None:
     clf = fitted()
     plan, (rows, points) = clf.plan(QUERIES), clf.encode(QUERIES)

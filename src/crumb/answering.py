@@ -19,6 +19,7 @@ from crumb.selection.base import nearest_centroids
 
 NEIGHBOUR = 3  # the row of a context by whose distance it is judged
 LEAST = 0.02  # a weight below it is 0, where that of the query's own context is 1
+CELLS = 1 << 24  # distances held at once
 
 
 def answering(
@@ -61,14 +62,19 @@ def _reach(
     for some in np.split(order, np.flatnonzero(np.diff(labels[who, turn][order])) + 1):
         context = plan.contexts[labels[who[some[0]], turn[some[0]]]]
         rows = _tensor(pool.points_of(context), device)
-        mine = queries[torch.from_numpy(who[some]).to(device)]
-        far = torch.cdist(mine, rows, compute_mode="donot_use_mm_for_euclid_dist")
-        near = far.topk(min(NEIGHBOUR, len(rows)), largest=False).values[:, -1]
-        found[who[some], turn[some]] = near.cpu().numpy()
+        mine = queries[torch.from_numpy(who[some]).to(queries.device)]
+        parts = [_third(part, rows) for part in mine.split(max(1, CELLS // len(rows)))]
+        found[who[some], turn[some]] = torch.cat(parts).cpu().numpy()
     return found
 
 
+def _third(points: Tensor, rows: Tensor) -> Tensor:
+    """The distance of each point to its third nearest row."""
+    far = torch.cdist(points, rows, compute_mode="donot_use_mm_for_euclid_dist")
+    return far.topk(min(NEIGHBOUR, len(rows)), largest=False).values[:, -1]
+
+
 def _tensor(points: np.ndarray, device: str) -> Tensor:
-    """Points on the device; GPUs work in float32."""
+    """Points on an NVIDIA GPU, in float32, or on the CPU."""
     tensor = torch.from_numpy(np.ascontiguousarray(points))
-    return tensor if device == "cpu" else tensor.to(device, torch.float32)
+    return tensor.to(device, torch.float32) if device.startswith("cuda") else tensor
