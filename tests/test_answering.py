@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
@@ -51,6 +52,16 @@ def test_weights_by_the_rule(count: int, seed: int) -> None:
     np.testing.assert_allclose(weights, wanted[1], atol=1e-12)
     np.testing.assert_array_equal(labels[:, 0], plan.labels)
     assert (weights[:, 0] > 0).all()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_a_gpu_gives_the_same_weights() -> None:
+    clf = fitted()
+    plan, points = clf.plan(QUERIES), clf.encode(QUERIES)[1]
+    labels, weights = answering(plan, clf.pool_, points)
+    there = answering(plan, clf.pool_, points, "cuda")
+    np.testing.assert_array_equal(there[0], labels)
+    np.testing.assert_allclose(there[1], weights, atol=1e-4)
 
 
 def test_distances_in_pieces(monkeypatch) -> None:
