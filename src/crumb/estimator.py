@@ -336,8 +336,8 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         How many contexts answer a query, at most: that of its own cluster, and those of the next
         clusters as far as their rows come as near to it. Answers are mixed: means of numbers,
         geometric means of probabilities. ``"auto"``: 4 with ``"mmd"``, for a few per cent of the
-        time of a prediction (docs/defaults.md), and 1 with other strategies. In a stream, and with
-        ``"knn"``, it is always 1.
+        time of a prediction (docs/defaults.md), and 1 with other strategies. In streams and in
+        explanations, and with ``"knn"``, it is always 1.
     budget : str, float or None, default=None
         What a prediction may take: ``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of
         seconds. It chooses ``n_clusters`` and ``context_size`` where these are ``"auto"``. Two

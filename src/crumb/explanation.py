@@ -2,8 +2,8 @@
 
 A Shapley value asks what the model says where some columns of a query are known and the others are
 not. Cells that are not known are those of background rows, which are rows of the query's own
-context. The plan is frozen: a query keeps its contexts whatever is masked, and all masked rows of a
-cluster go through kept contexts together.
+context. The plan is frozen: a query keeps its context whatever is masked, and all masked rows of a
+cluster go through its kept context together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from crumb.answering import answering
 from crumb.errors import InvalidInput, extra
 from crumb.infer import answer
 from crumb.options import positive
@@ -48,7 +47,8 @@ def explain(
     """Shapley values: how much each column moved each answer away from the base value.
 
     The values of a query sum to its answer less its base value, which is the mean answer to its
-    background rows. Needs shap (extra ``explain``), whose plots take what this returns.
+    background rows. Answers are those of the query's own context: what ``predict`` says with
+    ``contexts_per_query=1``. Needs shap (extra ``explain``), whose plots take what this returns.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def explain(
     >>> from sklearn.datasets import load_iris
     >>> from crumb import CrumbClassifier, explain
     >>> X, y = load_iris(return_X_y=True, as_frame=True)
-    >>> clf = CrumbClassifier(context_size=60, n_clusters=2).fit(X[::2], y[::2])
-    >>> found = explain(clf, X[1:20:6], background=5)
+    >>> clf = CrumbClassifier(context_size=60, n_clusters=2, contexts_per_query=1)
+    >>> found = explain(clf.fit(X[::2], y[::2]), X[1:20:6], background=5)
     >>> found.values.shape
     (4, 4, 3)
     >>> whole = found.values.sum(axis=1) + found.base_values
@@ -88,9 +88,7 @@ def explain(
     """
     package = shap_package()
     rows, points = _encoded(model, X)
-    planned = _planned(model, points, plan)
-    labels = answering(planned, model.pool_, points, model.options_.device, own=True)
-    asked = _Asked(model, rows, planned, *labels, positive("background", background))
+    asked = _Asked(model, rows, _planned(model, points, plan), positive("background", background))
     columns = model.pool_.columns or [f"x{j}" for j in range(rows.shape[1])]
     values, base, error = asked.shapley(_resolve(method, rows.shape[1]))
     classes = getattr(model, "classes_", None)
@@ -155,7 +153,7 @@ def influential_rows(
     near = np.argsort(distance, kind="stable")[: most if len(context) > 1 else 0]
     contexts = [context, *(np.delete(context, i) for i in near)]
     copies = take(rows, np.zeros(len(contexts), dtype=np.int64))
-    found = _answers(model, contexts, np.arange(len(contexts)), None, copies)
+    found = _answers(model, contexts, np.arange(len(contexts)), copies)
     found = found[:, found[0].argmax()] if found.ndim == 2 else found
     labels, classes = held.labels(context[near]), getattr(model, "classes_", None)
     table = pd.DataFrame(take(own, near))
@@ -189,16 +187,10 @@ def _planned(model: Any, points: np.ndarray, plan: Plan | None) -> Plan:
 
 
 def _answers(
-    model: Any,
-    contexts: list[np.ndarray],
-    labels: np.ndarray,
-    weights: np.ndarray | None,
-    rows: Rows,
-    again: bool = False,
+    model: Any, contexts: list[np.ndarray], labels: np.ndarray, rows: Rows, again: bool = False
 ) -> np.ndarray:
     output = Output("mean" if model.task == "regression" else "proba")
-    asked = model.backend_, model.pool_, contexts, labels, rows, output
-    return answer(*asked, again=again, weights=weights)
+    return answer(model.backend_, model.pool_, contexts, labels, rows, output, again=again)
 
 
 class Walks:
@@ -255,8 +247,6 @@ class _Asked:
     model: Any
     rows: Rows
     plan: Plan
-    labels: np.ndarray  # (T, m) the contexts that answer
-    weights: np.ndarray | None
     background: int
 
     def shapley(self, kind: type[Walks] | type[Every]) -> tuple[np.ndarray, ...]:
@@ -294,13 +284,11 @@ class _Asked:
         self, table: Rows, behind: np.ndarray, some: np.ndarray, masks: np.ndarray
     ) -> np.ndarray:
         """The answers to masked queries (queries, background rows, coalitions, outputs)."""
-        near = behind[self.plan.labels[some]]
-        cells = np.where(masks, some[:, None, None, None], near[:, :, None, None])
+        labels = self.plan.labels[some]
+        cells = np.where(masks, some[:, None, None, None], behind[labels][:, :, None, None])
         rows = _mixed(table, cells.reshape(-1, masks.shape[-1]))
-        whose = np.repeat(some, len(rows) // len(some))
-        weights = None if self.weights is None else self.weights[whose]
-        asked = self.plan.contexts, self.labels[whose], weights, rows
-        found = _answers(self.model, *asked, again=True)
+        labels = np.repeat(labels, len(rows) // len(some))
+        found = _answers(self.model, self.plan.contexts, labels, rows, again=True)
         return found.reshape(*masks.shape[:-1], -1).astype(np.float64)
 
 
