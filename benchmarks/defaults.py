@@ -44,6 +44,7 @@ BASE: dict[str, Any] = {
     "features": None,
     "context_size": 1_000,
     "n_clusters": 20,
+    "contexts_per_query": 1,
     "n_estimators": 1,
     "min_per_class": 1,
     "kernel": "exact",

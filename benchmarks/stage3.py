@@ -318,7 +318,7 @@ def measure_kept(options: argparse.Namespace) -> list[common.Record]:
     rng = np.random.default_rng(0)
     X, queries = rng.normal(size=(20_000, 20)), rng.normal(size=(200, 20))
     y = X[:, 0] + X[:, 1] > 0
-    settings = {"n_clusters": 20, "context_size": 1_000, "device": "cpu"}
+    settings = {"n_clusters": 20, "context_size": 1_000, "device": "cpu", "contexts_per_query": 1}
     models = {size: CrumbClassifier(cache_size=size, **settings).fit(X, y) for size in (0, 500)}
     plan = models[0].plan(queries)
     ways = {

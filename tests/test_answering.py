@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -46,7 +48,7 @@ def by_hand(plan, points: np.ndarray, pool: np.ndarray, count: int) -> tuple:
 def test_weights_by_the_rule(count: int, seed: int) -> None:
     clf = fitted(contexts_per_query=count, random_state=seed)
     plan, points = clf.plan(QUERIES), clf.encode(QUERIES)[1]
-    labels, weights = answering(plan, clf.pool_, points)
+    labels, weights = answering(plan, clf.pool_, points, clf.options_)
     wanted = by_hand(plan, points, clf.pool_.points, min(count, 6))
     np.testing.assert_array_equal(labels, wanted[0])
     np.testing.assert_allclose(weights, wanted[1], atol=1e-12)
@@ -58,8 +60,8 @@ def test_weights_by_the_rule(count: int, seed: int) -> None:
 def test_a_gpu_gives_the_same_weights() -> None:
     clf = fitted()
     plan, points = clf.plan(QUERIES), clf.encode(QUERIES)[1]
-    labels, weights = answering(plan, clf.pool_, points)
-    there = answering(plan, clf.pool_, points, "cuda")
+    labels, weights = answering(plan, clf.pool_, points, clf.options_)
+    there = answering(plan, clf.pool_, points, replace(clf.options_, device="cuda"))
     np.testing.assert_array_equal(there[0], labels)
     np.testing.assert_allclose(there[1], weights, atol=1e-4)
 
@@ -67,16 +69,16 @@ def test_a_gpu_gives_the_same_weights() -> None:
 def test_distances_in_pieces(monkeypatch) -> None:
     clf = fitted()
     plan, points = clf.plan(QUERIES), clf.encode(QUERIES)[1]
-    _, whole = answering(plan, clf.pool_, points)
+    _, whole = answering(plan, clf.pool_, points, clf.options_)
     monkeypatch.setattr("crumb.answering.CELLS", 130)  # two queries at a time
-    np.testing.assert_array_equal(answering(plan, clf.pool_, points)[1], whole)
+    np.testing.assert_array_equal(answering(plan, clf.pool_, points, clf.options_)[1], whole)
 
 
 def test_probabilities_are_mixed_by_geometric_means() -> None:
     clf = fitted()
     plan, (rows, points) = clf.plan(QUERIES), clf.encode(QUERIES)
     assert plan.contexts_per_query == 4
-    labels, weights = answering(plan, clf.pool_, points)
+    labels, weights = answering(plan, clf.pool_, points, clf.options_)
     assert np.count_nonzero(weights, axis=1).max() > 1
     models = [LogisticRegression().fit(X[rows], Y[rows]) for rows in plan.contexts]
     found = clf.predict_proba(QUERIES)
@@ -90,7 +92,7 @@ def test_probabilities_are_mixed_by_geometric_means() -> None:
 def test_numbers_are_mixed_by_means() -> None:
     reg = CrumbRegressor(model=LinearRegression(), **SMALL).fit(X, X[:, 0] ** 2)
     plan, points = reg.plan(QUERIES), reg.encode(QUERIES)[1]
-    labels, weights = answering(plan, reg.pool_, points)
+    labels, weights = answering(plan, reg.pool_, points, reg.options_)
     each = [LinearRegression().fit(X[r], X[r, 0] ** 2).predict(QUERIES) for r in plan.contexts]
     wanted = (np.array(each)[labels, np.arange(40)[:, None]] * weights).sum(axis=1)
     np.testing.assert_allclose(reg.predict(QUERIES), wanted, rtol=1e-6)
@@ -114,12 +116,33 @@ def test_a_context_says_nothing_of_classes_that_it_lacks() -> None:
     clf.fit(np.vstack([left, right]), y)
     middle = np.linspace([0.2, 0, 0], [2.3, 0, 0], 22)
     plan, points = clf.plan(middle), clf.encode(middle)[1]
-    _, weights = answering(plan, clf.pool_, points)
+    _, weights = answering(plan, clf.pool_, points, clf.options_)
     both = np.count_nonzero(weights, axis=1) == 2
     assert set(both) == {True, False}
     found = clf.predict_proba(middle)
     np.testing.assert_allclose(found.sum(axis=1), 1)
     assert (found[both] > 1e-3).all()  # with zeros for unknown classes two of three would be tiny
+
+
+def test_many_answers_are_mixed_in_pieces(monkeypatch) -> None:
+    clf = fitted()
+    whole = clf.predict_proba(QUERIES)
+    monkeypatch.setattr("crumb.infer.MIXED", 7)
+    np.testing.assert_array_equal(clf.predict_proba(QUERIES), whole)
+
+
+class Broken(LogisticRegression):
+    def predict_proba(self, X):
+        return np.full((len(X), len(self.classes_)), np.nan)
+
+
+def test_a_model_that_answers_nan_is_not_hidden() -> None:
+    found = CrumbClassifier(model=Broken(), **SMALL).fit(X, Y).predict_proba(QUERIES)
+    assert np.isnan(found).all()
+
+
+def test_contexts_of_the_whole_pool_are_asked_once() -> None:
+    assert fitted(context_size=300).plan(QUERIES).contexts_per_query == 1
 
 
 def test_an_answer_depends_on_its_row_alone_when_the_plan_is_frozen() -> None:
@@ -136,7 +159,7 @@ def test_a_query_alone_in_its_cluster_is_answered_by_its_own_context() -> None:
     far = np.vstack([QUERIES, [[5.0, 5.0, 5.0]]])
     clf = fitted(context_size=100)
     plan, points = clf.plan(far), clf.encode(far)[1]
-    labels, weights = answering(plan, clf.pool_, points)
+    labels, weights = answering(plan, clf.pool_, points, clf.options_)
     assert (plan.labels == plan.labels[-1]).sum() == 1
     assert weights[-1].tolist() == [1.0, 0.0, 0.0, 0.0]
     assert labels[-1, 0] == plan.labels[-1]
@@ -151,9 +174,9 @@ def test_rows_that_are_in_the_pool_many_times() -> None:
 @pytest.mark.parametrize("strategy", ["uniform", "knn", "micp", "centroid", "voronoi", "full"])
 def test_other_strategies_answer_with_one(strategy: str) -> None:
     clf = fitted(strategy=strategy)
-    plan = clf.plan(QUERIES)
+    plan, points = clf.plan(QUERIES), clf.encode(QUERIES)[1]
     assert plan.contexts_per_query == 1
-    labels, weights = answering(plan, clf.pool_, clf.encode(QUERIES)[1], own=True)
+    labels, weights = answering(plan, clf.pool_, points, clf.options_, own=True)
     assert weights is None
     assert labels[:, 0].tolist() == plan.labels.tolist()
 

@@ -72,8 +72,11 @@ def test_several_answers_as_one() -> None:
 
 def test_classes_that_some_answers_do_not_know() -> None:
     who, weights = np.array([0, 0]), np.array([0.6, 0.4])
-    proba = np.array([[0.9, 0.1, np.nan], [np.nan, 0.5, 0.5]])
-    likely = np.array([0.9, 0.1**0.6 * 0.5**0.4, 0.5])
+    proba = np.array([[0.9, 0.1, -1.0], [-1.0, 0.5, 0.5]])
+    likely = np.array([0.6 * 0.9, 0.1**0.6 * 0.5**0.4, 0.4 * 0.5])
     np.testing.assert_allclose(pooled(proba, who, weights)[0], likely / likely.sum())
-    nobody = np.array([[1.0, np.nan], [1.0, np.nan]])
+    nobody = np.array([[1.0, -1.0], [1.0, -1.0]])
     np.testing.assert_allclose(pooled(nobody, who, weights), [[1.0, 0.0]])
+    little = pooled(np.array([[1.0, -1.0], [0.5, 0.5]]), who, np.array([0.97, 0.03]))
+    assert little[0, 1] < 0.03  # what counts little says little
+    assert np.isnan(pooled(np.array([[np.nan, np.nan], [0.5, 0.5]]), who, weights)).all()

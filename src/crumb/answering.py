@@ -1,10 +1,10 @@
 """Which contexts answer a query, and how much each of them counts.
 
-The context of a query's own cluster was chosen for it. Those of the next clusters may hold its
-nearest rows as well: then they answer too, and the answers are mixed. A pass through a context
-costs as much whoever asks, so this is almost for nothing. How near the rows of a context come to a
-query decides, much more than its centroid: in a large pool a context may end where the next one
-begins, and knows nothing of what lies there (docs/defaults.md has the measurements).
+The context of a query's own cluster was chosen for it. Those of the next clusters may hold rows
+that are as near: then they answer too, and the answers are mixed. What a pass costs is its context,
+so a few more queries add little. How near the rows of a context come to a query decides, much more
+than its centroid: in a large pool a context may end where the next one begins, and knows nothing of
+what lies there (docs/defaults.md has the measurements).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crumb.machine import torch_threads
+from crumb.options import Options
 from crumb.plan import Plan
 from crumb.pool import Pool
 from crumb.selection.base import nearest_centroids
@@ -23,7 +25,7 @@ CELLS = 1 << 24  # distances held at once
 
 
 def answering(
-    plan: Plan, pool: Pool, points: np.ndarray, device: str = "cpu", own: bool = False
+    plan: Plan, pool: Pool, points: np.ndarray, options: Options, own: bool = False
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """The clusters whose contexts answer queries, their own first: labels and weights (T, m).
 
@@ -36,7 +38,8 @@ def answering(
     labels, squares = nearest_centroids(points, plan.centroids, plan.contexts_per_query)
     weights = _fall(squares)
     weights[weights < LEAST] = 0.0
-    reach = _reach(plan, pool, points, device, labels, weights)
+    with torch_threads(options.n_jobs):
+        reach = _reach(plan, pool, points, options.device, labels, weights)
     weights *= np.square(_fall(np.square(np.square(reach))))
     weights[weights < LEAST] = 0.0
     return labels, weights / weights.sum(axis=1, keepdims=True)

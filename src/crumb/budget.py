@@ -43,6 +43,7 @@ HUNDREDS = (1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 40, 50, 70, 100, 150, 200)
 LADDER = tuple(int(100 * step) for step in HUNDREDS)  # rows of a context
 ROWS_PER_CLUSTER = 50  # n = 50 K
 MOST_CLUSTERS = 400
+DISTANCE = 0.65e-9  # seconds of one core, for a column of the distance of two rows
 HERDING_SHARE = 0.3  # of the seconds, that stage 2 may take
 # Rows of the contexts that are timed: the smaller one shows what a pass costs whatever its size.
 TRIALS = (50, 400)
@@ -216,6 +217,8 @@ def choose(
         asked = options.strategy.demand(shape[0], queries, clusters, rows)
         planning, held = _planning(options, load, asked, known)
         questions = queries * min(options.contexts_per_query, asked.passes)
+        if questions > queries:  # how near the rows of these contexts come
+            planning += DISTANCE * questions * rows * shape[1] / resolve_jobs(options.n_jobs)
         largest = max(held, passes.bytes(asked.passes, rows, questions))
         whole, least = (
             spent + slow * planning + passes.seconds(asked.passes, size, questions)

@@ -245,8 +245,7 @@ class _Crumb(BaseEstimator):
         elif not isinstance(plan, Plan):
             raise InvalidInput(f"plan must be a Plan (Plan.load reads one), got {plan!r}.")
         plan.check_pool(self.pool_.fingerprint)
-        device, own = self.options_.device, not frozen
-        labels, weights = answering(plan, self.pool_, points, device, own)
+        labels, weights = answering(plan, self.pool_, points, self.options_, own=not frozen)
         asked = self.backend_, self.pool_, plan.contexts, labels, rows, output
         return answer(*asked, verbose=self.verbose, again=frozen, clock=clock, weights=weights)
 
@@ -334,10 +333,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         CPU, to 3,000 on a GPU, by K; all rows where the pool is small (docs/defaults.md).
     contexts_per_query : int or "auto", default="auto"
         How many contexts answer a query, at most: that of its own cluster, and those of the next
-        clusters as far as their rows come as near to it. Answers are mixed: means of numbers,
-        geometric means of probabilities. ``"auto"``: 4 with ``"mmd"``, for a few per cent of the
-        time of a prediction (docs/defaults.md), and 1 with other strategies. In streams and in
-        explanations, and with ``"knn"``, it is always 1.
+        clusters whose rows are about as near to it. Answers are mixed: means of numbers, geometric
+        means of probabilities. ``"auto"``: 4 with ``"mmd"``, for some per cent of the time of a
+        prediction (docs/defaults.md), and 1 with other strategies. 1 is faster where a frozen plan
+        has kept its contexts. In streams and in explanations, and with ``"knn"``, it is always 1.
     budget : str, float or None, default=None
         What a prediction may take: ``"30s"``, ``"2min"``, ``"4GB"``, ``"30s 4GB"``, or a number of
         seconds. It chooses ``n_clusters`` and ``context_size`` where these are ``"auto"``. Two
@@ -346,9 +345,9 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     plan_at : {"predict", "fit"}, default="predict"
         When contexts are chosen. ``"predict"``: for the queries of each call, so an answer depends
         on the rows that are asked with it. ``"fit"``: once, for a sample of the pool in the place
-        of queries (``plan_``); a query gets the context of the nearest cluster, and its answer
-        depends on its row alone. For cross-validation, grid search and permutation importance
-        (docs/batches.md). Takes effect at fit.
+        of queries (``plan_``); a query is answered by the contexts of the nearest clusters, and
+        its answer depends on its row alone. For cross-validation, grid search and permutation
+        importance (docs/batches.md). Takes effect at fit.
     kernel : {"auto", "exact", "candidates", "rff"}, default="auto"
         How contexts are searched. ``"exact"``: the RBF kernel, with every row of the pool a
         candidate for every choice. ``"candidates"``: the same among fewer rows (CPU): rows drawn

@@ -314,5 +314,5 @@ def _contexts_without(
     others = TablePool(*about, points[rest], pool.fingerprint)
     smaller = replace(options, context_size=min(options.context_size, len(rest)))
     plan = others.plan(points[held], smaller, evidence=False)
-    labels, weights = answering(plan, others, points[held], options.device, own=True)
+    labels, weights = answering(plan, others, points[held], options, own=True)
     return [sample.ids[rest[context]] for context in plan.contexts], labels, weights

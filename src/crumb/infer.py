@@ -20,6 +20,8 @@ from crumb.table.encoder import Rows
 if TYPE_CHECKING:
     from crumb.budget import Clock
 
+MIXED = 10_000  # queries whose answers are mixed at a time
+ABSENT = -1.0  # the probability of a class that a context does not have
 BREATH = 0.001  # seconds between contexts that are made ready, so that waiting passes get a turn
 
 
@@ -102,14 +104,18 @@ def infer(
 
 def _mixed(answers: np.ndarray, who: np.ndarray, weights: np.ndarray, output: Output) -> np.ndarray:
     """One answer for each query. Where there was one, it stays as it is to the last bit."""
-    counts = np.bincount(who)
-    several = (counts > 1)[who]
-    if several.any():
-        mix = pooled if output.kind == "proba" else averaged
-        mixed = mix(answers[several], who[several], weights[several])
-        answers = answers[np.flatnonzero(np.diff(who, prepend=-1))]
-        answers[counts > 1] = mixed
-    return np.nan_to_num(answers, copy=False) if output.kind == "proba" else answers
+    mix = pooled if output.kind == "proba" else averaged
+    first = np.flatnonzero(np.diff(who, prepend=-1))  # of each query
+    mixed, counts = answers[first], np.diff(np.append(first, len(who)))
+    for start in range(0, len(first), MIXED):
+        several = counts[start : start + MIXED] > 1
+        if several.any():
+            mine = first[start] + np.flatnonzero(np.repeat(several, counts[start : start + MIXED]))
+            found = mix(answers[mine], who[mine], weights[mine])
+            mixed[start : start + MIXED][several] = found
+    if output.kind == "proba":
+        mixed[mixed < 0] = 0.0
+    return mixed
 
 
 def _cut(
@@ -201,7 +207,7 @@ def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarra
     """What the labels alone say: the answer of a context that teaches nothing else."""
     if n_classes is not None:
         counts = np.bincount(y, minlength=n_classes)
-        shares = np.where(counts, counts / len(y), np.nan)
+        shares = np.where(counts, counts / len(y), ABSENT)
         return shares if output.kind == "proba" else np.asarray(counts.argmax())
     unit = TargetScale.of(y).unit  # sums of large numbers would overflow
     y = y / unit
@@ -213,15 +219,12 @@ def _marginal(y: np.ndarray, n_classes: int | None, output: Output) -> np.ndarra
 def _globally(
     answer: np.ndarray, y: np.ndarray, n_classes: int | None, output: Output, backend: Backend
 ) -> np.ndarray:
-    """From the classes, or the scale, of this context to those of the table.
-
-    NaN: the context has no row of this class.
-    """
+    """From the classes, or the scale, of this context to those of the table."""
     if n_classes is None:
         return _scale(backend, y).unscaled(answer)
     present = np.unique(y)
     if output.kind == "label":
         return present[np.asarray(answer, dtype=np.int64)]
-    proba = np.full((len(answer), n_classes), np.nan)
+    proba = np.full((len(answer), n_classes), ABSENT)
     proba[:, present] = answer / answer.sum(axis=1, keepdims=True, dtype=np.float64)  # sum to 1
     return proba

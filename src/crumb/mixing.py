@@ -36,12 +36,13 @@ def averaged(answers: np.ndarray, who: np.ndarray, weights: np.ndarray) -> np.nd
 def pooled(proba: np.ndarray, who: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """``averaged`` for probabilities (P, C): their geometric mean.
 
-    NaN: an answer says nothing of this class. Then those that do decide.
+    Below 0: an answer says nothing of this class. Then those that do decide, and it counts as much
+    as they do.
     """
-    known = ~np.isnan(proba)
+    known = ~(proba < 0)
     logs = np.log(np.maximum(np.where(known, proba, 1.0), FAINT))
     total, mass = averaged(logs, who, weights), averaged(known.astype(float), who, weights)
-    likely = np.where(mass > 0, np.exp(total / np.where(mass > 0, mass, 1.0)), 0.0)
+    likely = mass * np.exp(total / np.where(mass > 0, mass, 1.0))
     return likely / likely.sum(axis=1, keepdims=True)
 
 

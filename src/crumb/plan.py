@@ -141,7 +141,12 @@ class Plan:
 
     @property
     def contexts_per_query(self) -> int:
-        """How many contexts answer a query; one in plans of version 0.1."""
+        """How many contexts answer a query, at most.
+
+        One in plans of version 0.1, and where every context is the whole pool.
+        """
+        if (self.sizes == self.pool_size).all():
+            return 1
         return min(self.settings.get("contexts_per_query", 1), self.n_clusters)
 
     @property

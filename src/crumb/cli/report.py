@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> None:
         "Calibration" if model.task == "classification" else "Residuals": _image(
             _draw(model, tables.y_test, answers)
         ),
-        "Worst queries, and the rows they were answered from": _worst(model, tables, answers, plan),
+        "Worst queries, and rows of their contexts": _worst(model, tables, answers, plan),
         "What it cost": _cost(model, plan, costs),
     }
     _write(args.out, f"{args.target} in {args.test}", parts)

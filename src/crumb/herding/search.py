@@ -19,9 +19,9 @@ RFF_BATCH = 10  # with 256 features as good as the exact kernel; the paper's 64 
 
 # Kernel values that are worth computing, unless a budget says otherwise: seconds on each device.
 AFFORDABLE = {"cpu": 2_000_000_000, "gpu": 20_000_000_000, "triton": 200_000_000_000}
-# The same for each row and query of the passes: a third of the time that a CPU spends on them, as
-# long where categories make points wide. So a cluster may have as many candidates, however many
-# clusters and queries there are. Large contexts need more of them.
+# The same for each row and query of the passes: about a third of their time on a CPU, and about as
+# long as they take where categories make points wide. So a cluster may have as many candidates,
+# however many clusters and queries there are. Large contexts need more of them.
 VALUES_A_ROW, MOST_A_ROW = 12_000, 50_000
 LEAST = 4  # candidates, as a multiple of n: with fewer, random features serve better
 AT_ONCE = 200_000_000  # kernel values that take so little time that nothing need be saved

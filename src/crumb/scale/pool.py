@@ -162,7 +162,8 @@ class FilePool(Pool):
         return self.held
 
     def points_of(self, context: np.ndarray) -> np.ndarray:
-        held = self.hold([context])
+        held = self.held
+        assert held is not None
         rows = take(held.rows, held.places(context))
         return self.space.transform(first_columns(rows, len(self.encoder.columns_)))
 

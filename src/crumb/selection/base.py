@@ -120,7 +120,8 @@ def nearest_centroids(
     centroids = np.asarray(centroids, dtype=points.dtype)
     some, count = min(count + SPARE, len(centroids)), min(count, len(centroids))
     labels = np.zeros((len(points), count), dtype=np.int64)
-    squares, rows = np.zeros((len(points), count)), max(1, ROUTE_CELLS // len(centroids))
+    squares = np.zeros((len(points), count))
+    rows = max(1, ROUTE_CELLS // max(len(centroids), some * points.shape[1]))
     for start in range(0, len(points), rows):
         block = points[start : start + rows]
         scores = (centroids * centroids).sum(axis=1) - 2 * (block @ centroids.T)
