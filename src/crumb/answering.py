@@ -40,7 +40,7 @@ def answering(
     weights[weights < LEAST] = 0.0
     with torch_threads(options.n_jobs):
         reach = _reach(plan, pool, points, options.device, labels, weights)
-    weights *= np.square(_fall(np.square(np.square(reach))))
+    weights *= np.square(np.square(np.square(_fall(reach))))
     weights[weights < LEAST] = 0.0
     return labels, weights / weights.sum(axis=1, keepdims=True)
 
