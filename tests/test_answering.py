@@ -155,6 +155,12 @@ def test_an_answer_depends_on_its_row_alone_when_the_plan_is_frozen() -> None:
         np.testing.assert_array_equal(alone[0], whole[i])
 
 
+def test_the_order_of_the_queries_changes_nothing() -> None:
+    clf = CrumbClassifier(**SMALL).fit(X, Y)
+    whole, order = clf.predict_proba(QUERIES), np.random.default_rng(1).permutation(40)
+    np.testing.assert_array_equal(clf.predict_proba(QUERIES[order]), whole[order])
+
+
 def test_a_query_alone_in_its_cluster_is_answered_by_its_own_context() -> None:
     far = np.vstack([QUERIES, [[5.0, 5.0, 5.0]]])
     clf = fitted(context_size=100)

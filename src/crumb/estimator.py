@@ -26,7 +26,8 @@ from crumb.options import Options
 from crumb.pfn import Output
 from crumb.plan import Plan, route_plan
 from crumb.selection import Strategy
-from crumb.table.encoder import Rows, stacked, to_rows
+from crumb.selection.base import value_order
+from crumb.table.encoder import Rows, stacked, take, to_rows
 from crumb.table.row import Piece, one_row
 
 if TYPE_CHECKING:
@@ -246,8 +247,13 @@ class _Crumb(BaseEstimator):
             raise InvalidInput(f"plan must be a Plan (Plan.load reads one), got {plan!r}.")
         plan.check_pool(self.pool_.fingerprint)
         labels, weights = answering(plan, self.pool_, points, self.options_, own=not frozen)
-        asked = self.backend_, self.pool_, plan.contexts, labels, rows, output
-        return answer(*asked, verbose=self.verbose, again=frozen, clock=clock, weights=weights)
+        # Products of float32 round a row by its place among others: an order of their values, not
+        # of their coming, gives the same answers to the last bit.
+        order = value_order(points)
+        weights = None if weights is None else weights[order]
+        asked = self.backend_, self.pool_, plan.contexts, labels[order], take(rows, order), output
+        how: dict[str, Any] = {"verbose": self.verbose, "again": frozen, "clock": clock}
+        return answer(*asked, **how, weights=weights)[np.argsort(order)]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to one file without pickle; ``crumb.load`` reads it.
