@@ -14,6 +14,7 @@ from torch import Tensor
 
 from crumb.errors import InvalidCheckpoint, InvalidInput
 from crumb.machine import progress_bar, resolve_device
+from crumb.pfn.forward import attention_block
 from pretraining import state, validation
 from pretraining.curriculum import CoolDown, Curriculum, curriculum
 from pretraining.draw import Draw
@@ -40,6 +41,7 @@ class Training:
         seed: int = 0,
         device: str = "cpu",
         start: Path | None = None,
+        compiled: bool = True,
     ):
         if seed < 0 or variant not in VARIANTS:
             raise InvalidInput(
@@ -67,8 +69,9 @@ class Training:
             # cuDNN's attention fails in the backward pass at these shapes.
             torch.backends.cuda.enable_cudnn_sdp(False)
             torch.backends.cuda.matmul.allow_tf32 = False  # the cells enter in float32
+            block = compiled_block() if compiled else attention_block
             self.do_step = RecordedSteps(
-                self.network, self.optimiser, block=compiled_block(), even=self.variant.even
+                self.network, self.optimiser, block=block, even=self.variant.even
             )
         self._held_out: dict[str, list[Batch]] | None = None
 
