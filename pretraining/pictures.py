@@ -24,6 +24,7 @@ RUNS = {  # how their files end, and their colours
     "from 0.1, even": ("-even", "#b58bc9"),
     "gentle-even": ("-gentle", "#7b2d8e"),
     "gentle-even, longer": ("-gentle-long", "#d11f6a"),
+    "its continuation, smooth": ("-smooth", "#c48a00"),
 }
 ENDED = {"classification-deeper": 22_691}  # when its rate began to fall: the log has both pieces
 
