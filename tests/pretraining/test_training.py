@@ -396,6 +396,20 @@ def test_schedule():
     assert any(cooling.shape_at(step, 0, families) in longest for step in range(100, 150))
 
 
+@pytest.mark.parametrize("more", [(), ("--no-compile",)])
+def test_compiling_is_a_choice(tmp_path, monkeypatch, more):
+    """What it changes can be seen on a GPU only."""
+    seen = []
+
+    def made(*words, compiled):
+        seen.append(compiled)
+        raise InvalidInput("enough")
+
+    monkeypatch.setattr("pretraining.training.Training", made)
+    assert main(["train", "--task", "regression", "--state", str(tmp_path), *more]) == 1
+    assert seen == [not more]
+
+
 def test_command(tmp_path, capsys):
     asked = ["train", "--task", "regression", "--size", "smoke", "--steps", "3", "--device", "cpu"]
     folder = ["--state", str(tmp_path / "s")]
