@@ -48,6 +48,7 @@ VARIANTS = {
     "gentle-even-plainer": Variant(parts=OURS, recipe="plainer", rate=5e-4, even=0.01),
     "gentle-even-smooth": Variant(parts=OURS, recipe="smooth", rate=5e-4, even=0.01),
     "gentle-even-double": Variant(parts=OURS, recipe="certain", rate=5e-4, batch=2.0, even=0.01),
+    "fine-even-double": Variant(parts=OURS, recipe="certain", rate=2e-4, batch=2.0, even=0.01),
     "deeper": Variant({"icl_num_blocks": 10}, OURS, recipe="certain"),
     "fade": Variant(fade=0.95),
     "deep": Variant(widths=DEEP),
