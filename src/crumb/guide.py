@@ -113,7 +113,7 @@ class Guide:
                 "or joblib.dump for files that stay with you."
             )
         about: dict[str, Any] = {name: getattr(self, name) for name in ("shown", "share", "facts")}
-        about |= {name: getattr(learner, name) for name in ("n_classes", "categories", "shares")}
+        about |= {name: getattr(learner, name) for name in ("n_classes", "categories", "many")}
         about |= {"words": list(learner.words.items())}
         about |= {"models": [len(boosters) for boosters, *_ in self.models]}
         arrays = {"guide": self.known}
@@ -131,7 +131,7 @@ class Guide:
         cls, about: dict[str, Any], arrays: dict[str, np.ndarray], files: dict[str, bytes]
     ) -> Guide:
         learner = Trees(about["n_classes"], about["categories"], words=dict(about["words"]))
-        learner.shares = about["shares"] if "shares" in about else [about["many"]]  # before 4 kinds
+        learner.many = about["many"]
 
         def booster(i: int, j: int) -> Any:
             return lightgbm().Booster(model_str=files[f"guide{i}.{j}.txt"].decode())

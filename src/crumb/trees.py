@@ -1,8 +1,8 @@
 """What a guide can be: boosted trees (LightGBM), or any scikit-learn estimator.
 
 Both learn from rows as the encoder leaves them. They answer with class probabilities (kinds, n, C),
-or with numbers (kinds, n): trees are of several kinds (``KINDS``). LightGBM is imported when it is
-used, and is saved in its own text format.
+or with numbers (kinds, n): trees are of two kinds, with few leaves and with many. LightGBM is
+imported when it is used, and is saved in its own text format.
 """
 
 from __future__ import annotations
@@ -27,12 +27,7 @@ MOST_TREES = 5_000  # a round has a tree for each of more than two classes
 USUAL = 100  # rounds where nothing says how many
 PIECE = 256  # rows that an estimator answers at a time: see pfn/sklearn.py
 MORE_ROWS = 1.1  # the model of the whole pool takes as many more rounds than those of the folds
-KINDS: tuple[dict[str, Any], ...] = (  # in the order in which their answers are joined
-    {"num_leaves": 15},  # few are better for noise
-    {"num_leaves": 127},  # many are better for fine steps
-    {"num_leaves": 31, "extra_trees": True},  # random cuts
-    {"num_leaves": 6},
-)
+LEAVES = (15, 127)  # few are better for noise, many for fine steps
 WIDE = 40  # a column with more categories is given as the mean target of each
 SETTINGS = {
     "learning_rate": 0.1,
@@ -45,10 +40,7 @@ SETTINGS = {
 
 class Learner(Protocol):
     n_classes: int | None  # None: regression
-
-    @property
-    def kinds(self) -> int:
-        """Of answers."""
+    kinds: int  # of answers
 
     def table(self, rows: Rows) -> Rows:
         """Rows as the model takes them."""
@@ -100,21 +92,16 @@ def lightgbm() -> Any:
 
 @dataclass(eq=False)
 class Trees:
-    """LightGBM with early stopping, once for each of ``KINDS``."""
+    """LightGBM with early stopping, once with few leaves and once with many."""
 
     n_classes: int | None
     categories: list[int]  # the columns that hold them
     seed: int = 0
     jobs: int = 1
     words: dict[int, list[str]] = field(default_factory=dict)  # of the first table, sorted
-    shares: list[float] = field(  # of each kind after the first, in the mixture with those before
-        default_factory=lambda: [1 / count for count in range(2, len(KINDS) + 1)]
-    )
+    many: float = 0.5  # share of the trees with many leaves
     rounds: list[tuple[int, ...]] = field(default_factory=list)  # after which trainings stopped
-
-    @property
-    def kinds(self) -> int:
-        return len(self.shares) + 1
+    kinds = len(LEAVES)
 
     def table(self, rows: Rows) -> np.ndarray:
         """Numbers; a category is the place of its word, and NaN where the pool has no such word."""
@@ -153,15 +140,15 @@ class Trees:
         if stop is not None and len(stop):
             several = self.n_classes and len(known) > 2
             most = max(1, MOST_TREES // len(known)) if several else ROUNDS
-            rounds = [min(most, ROUNDS)] * len(KINDS)
+            rounds = [min(most, ROUNDS)] * len(LEAVES)
             more["valid_sets"] = [
                 gbm.Dataset(self._by_means(table[stop], means), target[stop], reference=data)
             ]
             more["callbacks"] = [gbm.early_stopping(PATIENCE, verbose=False)]
         settings = {**SETTINGS, **self._objective(len(known))}
         boosters = [
-            gbm.train({**settings, **kind}, data, count, **more)
-            for kind, count in zip(KINDS, rounds, strict=True)
+            gbm.train({**settings, "num_leaves": leaves}, data, count, **more)
+            for leaves, count in zip(LEAVES, rounds, strict=True)
         ]
         if more:
             self.rounds.append(tuple(booster.best_iteration for booster in boosters))
@@ -196,7 +183,7 @@ class Trees:
         return _replaced(table, wide, means[np.arange(len(wide)), places])
 
     def _usual(self) -> Iterable[float]:
-        return np.mean(self.rounds, axis=0) if self.rounds else [USUAL] * len(KINDS)
+        return np.mean(self.rounds, axis=0) if self.rounds else [USUAL] * len(LEAVES)
 
     def _objective(self, known: int) -> dict[str, Any]:
         about = {"seed": self.seed % 2**31, "num_threads": self.jobs}
@@ -222,18 +209,12 @@ class Trees:
         return scattered(found.reshape(len(found), -1), known, self.n_classes)
 
     def weigh(self, y: np.ndarray, answers: np.ndarray) -> None:
-        """One kind after the other: each gets its share beside those before it, as one."""
-        self.shares, found = [], answers[0]
-        for kind in answers[1:]:
-            tried = losses(y, found, kind)[None]
-            self.shares.append(mean_share(tried, len(y), self.n_classes is None)[1])
-            found = mixture(found, kind, self.shares[-1])
+        found = losses(y, *answers)[None]
+        _, self.many = mean_share(found, len(y), self.n_classes is None)
 
     def joined(self, answers: np.ndarray) -> np.ndarray:
-        found = answers[0]
-        for kind, share in zip(answers[1:], self.shares, strict=True):
-            found = mixture(found, kind, share)
-        return found
+        few, many = answers
+        return mixture(few, many, self.many)
 
 
 @dataclass(eq=False)
