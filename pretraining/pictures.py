@@ -25,6 +25,7 @@ RUNS = {  # how their files end, and their colours
     "gentle-even": ("-gentle", "#7b2d8e"),
     "gentle-even, longer": ("-gentle-long", "#d11f6a"),
     "its continuation, smooth": ("-smooth", "#c48a00"),
+    "its continuation, larger batches": ("-double", "#0a8f8f"),
 }
 ENDED = {"classification-deeper": 22_691}  # when its rate began to fall: the log has both pieces
 

@@ -31,8 +31,6 @@ from crumb.pfn.tabicl_package import TabICL, resolve_torch_device
 Answered: TypeAlias = tuple[list[ContextTask], list[np.ndarray | None]]
 # Largest activation of one pass on a CPU, where the package does not split a pass.
 PASS_BYTES = 2 << 30
-# Contexts side by side on a CPU at most: with more, each has several threads.
-AT_ONCE = 64
 
 
 def _build(path: Path, device: str) -> TabICL:
@@ -138,7 +136,7 @@ class TabICLBackend(KeepingBackend):
             fit = self.settings.stack_bytes // max(map(passes.bytes, some))
             # The last ones have one thread each too: threads of a pass wait for each other, on a
             # busy machine ten times as long as the pass itself takes.
-            workers = min(fit, AT_ONCE, max(workers, len(some)))
+            workers = min(fit, max(workers, len(some)))
             quiet = said_once(self._said) if passes.transforms else nullcontext()
             with quiet, task_threads(self.settings.n_jobs, workers) as each:
                 answers = list(each(answer, some))
