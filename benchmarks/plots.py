@@ -164,6 +164,48 @@ def sizes() -> None:
     save(figure, "sizes.png")
 
 
+def policy() -> None:
+    """Seconds against the loss, by the number of queries; the frontier, and what "auto" takes."""
+    records = read("policy_cpu.json")["records"]
+    counts = sorted({record["queries"] for record in records})
+    figure, panels = plt.subplots(1, len(counts), figsize=(13, 3.6), layout="constrained")
+    for axes, queries in zip(panels, counts, strict=True):
+        points = frontier_points([r for r in records if r["queries"] == queries])
+        ordered = sorted(points.values())
+        lowest = np.minimum.accumulate([loss for _, loss in ordered])
+        axes.step([x for x, _ in ordered], lowest, where="post", color=COLOURS["exact"], alpha=0.5)
+        for (clusters, size), place in points.items():
+            auto = clusters == "auto"
+            axes.plot(*place, "D" if auto else "o", color=COLOURS["auto" if auto else "textbook"])
+            label = "auto" if auto else f"{clusters} × {size:,}"
+            axes.annotate(label, place, xytext=(4, 4), textcoords="offset points", fontsize=7)
+        axes.set(xscale="log", yscale="log", title=f"{queries:,} queries")
+        axes.yaxis.set_major_formatter("{x:.2f}")
+        axes.yaxis.set_minor_formatter("{x:.2f}")
+        axes.tick_params(labelsize=7, which="both")
+        axes.grid(alpha=0.3)
+    figure.supxlabel("seconds of two cores: planning and passes", fontsize=9)
+    figure.supylabel("loss, relative to each table's best", fontsize=9)
+    save(figure, "policy.png")
+
+
+def frontier_points(records: list[Any]) -> dict[tuple[Any, Any], tuple[float, float]]:
+    """Mean seconds and loss of each K and n, over the tables that have all of them."""
+    tables: dict[Any, dict[tuple[Any, Any], Any]] = {}
+    for record in records:
+        choice = record["clusters"], record["size"]
+        tables.setdefault((record["table"], record["seed"]), {})[choice] = record
+    every = set.intersection(*(set(found) for found in tables.values()))
+    best = {name: min(one["loss"] for one in found.values()) for name, found in tables.items()}
+    points = {}
+    for choice in every:
+        some = [(name, found[choice]) for name, found in tables.items()]
+        seconds = np.mean([one["cpu_seconds"] / 2 for _, one in some])
+        losses = [math.log(one["loss"] / best[name]) for name, one in some]
+        points[choice] = float(seconds), math.exp(np.mean(losses))
+    return points
+
+
 def smooth(values: np.ndarray, width: int = 5) -> np.ndarray:
     return (
         np.convolve(values, np.full(width, 1 / width), mode="valid")
@@ -178,3 +220,4 @@ if __name__ == "__main__":
     if (RESULTS / "online_drift.json").exists():  # from real tables, which not everybody has
         online_drift()
     sizes()
+    policy()
