@@ -4,7 +4,8 @@ scikit-learn asks scipy for the most likely exponent of one column after the oth
 by Brent's method (``scipy.optimize.fminbound``), between bounds that keep the variance from
 overflowing. Here all columns take scipy's steps side by side, and each stops where it would stop
 alone. So a likelihood that is flat, has two maxima, or rises up to a bound gives scipy's exponent
-too, and no column depends on the others.
+too, and no column depends on the others. scikit-learn before 1.7 and scipy before 1.12 search
+without bounds: there a column with one far outlier has a larger exponent.
 """
 
 from __future__ import annotations

@@ -212,9 +212,13 @@ def powered(X: Tensor, train: int, lengths: Tensor, threshold: float) -> Tensor:
 
     As ``standardised``, for columns that vary enough (``Columns.wide``).
     """
-    at_once = max(1, POWER_CELLS // X[0].numel())
-    some = zip(X.split(at_once), lengths.split(at_once), strict=True)
-    return torch.cat([_powered(*one, train, threshold) for one in some])
+    tables = max(1, POWER_CELLS // X[0].numel())
+    columns = max(1, POWER_CELLS // (tables * X.shape[1]))
+    parts = [
+        torch.cat([_powered(some, sizes, train, threshold) for some in few.split(columns, 2)], 2)
+        for few, sizes in zip(X.split(tables), lengths.split(tables), strict=True)
+    ]
+    return torch.cat(parts)
 
 
 NORMS: dict[str, Callable[[Tensor, int, Tensor, float], Tensor]] = {
