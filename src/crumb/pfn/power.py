@@ -35,7 +35,10 @@ def transformed(X: Tensor, exponent: Tensor) -> Tensor:
 
 
 def likeliest(X: Tensor, counted: Tensor) -> Tensor:
-    """The most likely exponents (…, 1) of columns (…, n); only cells that count (…, n) do."""
+    """The most likely exponents (…, 1) of columns (…, n); only cells that count (…, n) do.
+
+    Columns should be z-scores. Far from zero, the likelihood of a column is rounding errors.
+    """
     columns = Columns.of(X, counted)
     return _least(columns.unlikelihood, *columns.bounds())
 
