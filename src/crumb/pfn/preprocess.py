@@ -30,7 +30,7 @@ SMALLEST = 1e-6  # added to, or the least of, a standard deviation
 # first, its exponent can be so large that queries overflow, and the package then clips all of them.
 # Below the second, a share of its largest value, the last bits of the mean count.
 LEAST_RANGE, LEAST_SHARE = 2e-6, 1e-8
-POWER_CELLS = 1 << 22  # that are transformed together: the search has about eight arrays of that size
+POWER_CELLS = 1 << 22  # that are transformed together: the search has about eight such arrays
 EPS = torch.finfo(torch.float64).eps
 
 
