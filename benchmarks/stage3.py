@@ -4,6 +4,7 @@
     python benchmarks/stage3.py fused --small                                    (a minute on a CPU)
     python benchmarks/stage3.py mixed --out benchmarks/results/mixed.json        (needs a CUDA GPU)
     python benchmarks/stage3.py mixed --small                                    (a minute on a CPU)
+    python benchmarks/stage3.py powers --out benchmarks/results/powers.json      (CPU or CUDA)
     python benchmarks/stage3.py side --out benchmarks/results/side_by_side.json  (CPU)
     python benchmarks/stage3.py kept --out benchmarks/results/kept_contexts.json (CPU)
     python benchmarks/stage3.py size --out benchmarks/results/pass_speed.json    (CPU)
@@ -17,6 +18,9 @@ mixed: contexts of a table of 117,000 rows with 12 columns of categories and 17 
 queries. "prepare_seconds" is what is not the network; "package_prepare_seconds" is what the
 package's own encoders take for the same contexts, one by one, from a sample of them;
 "fit_seconds" is what it takes once to bring the pool to numbers.
+powers: four members, of which every second has the norm method "power": done for each context by
+the package's transformers, and for whole stacks. 500 contexts, or on a CPU 8 of them in one thread,
+in seconds of the processor; each stacked and, on a CPU, side by side.
 side: contexts on a CPU, one after the other through the package, and side by side, one thread each;
 milliseconds a context, the fastest of several runs in turn; "processor_ms" with one thread.
 kept: repeated prediction with a frozen plan, with and without what is kept of its contexts.
@@ -37,6 +41,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -52,6 +58,7 @@ from crumb.infer import infer
 from crumb.machine import quiet
 from crumb.pfn import BackendSettings, ContextTask, Output, resolve_backend
 from crumb.pfn.forward import forward
+from crumb.pfn.preprocess import Columns
 from crumb.pfn.tabicl import TabICLBackend
 from crumb.pool import HeldRows
 from crumb.table.encoder import TableEncoder
@@ -118,10 +125,13 @@ class Clock:
 
     seconds = 0.0
 
+    def __init__(self, timed: Callable[[Callable[[], Any]], tuple[Any, float]] = common.timed):
+        self.timed = timed
+
     @contextmanager
     def running(self) -> Iterator[None]:
         def watched(*words: Any, **more: Any) -> torch.Tensor:
-            answer, seconds = common.timed(lambda: forward(*words, **more))
+            answer, seconds = self.timed(lambda: forward(*words, **more))
             self.seconds += seconds
             return answer
 
@@ -140,7 +150,7 @@ class Clock:
         runs = []
         for _ in range(repeats):
             self.seconds = 0.0
-            runs.append((common.timed(work)[1], self.seconds))
+            runs.append((self.timed(work)[1], self.seconds))
         seconds, network = min(runs)
         found: common.Record = {"seconds": round(seconds, 4)}
         if network:
@@ -262,6 +272,50 @@ def network_backend(
     )
     assert isinstance(made, TabICLBackend)
     return made
+
+
+def measure_powers(options: argparse.Namespace) -> list[common.Record]:
+    """Contexts of 1,000 rows, 50 queries each, 20 columns of several kinds."""
+    cuda = torch.cuda.is_available() and not options.small
+    clusters, n = (2, 100) if options.small else (500 if cuda else 8, 1_000)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20 * n, 20))
+    X[:, 5:10], X[:, 10:14] = np.exp(X[:, 5:10]), rng.poisson(2, (len(X), 4))
+    X[:, 14:17], X[:, 17:] = X[:, 14:17] > 0, rng.standard_cauchy((len(X), 3))
+    y = (X[:, 0] + X[:, 1] * X[:, 2] > 0).astype(int)
+    pool = HeldRows(X, y, np.arange(len(X)), 2, b"pool")
+    contexts = [np.sort(rng.choice(len(X), n, replace=False)) for _ in range(clusters)]
+    queries = X[rng.choice(len(X), 50 * clusters)]
+    labels, output = np.arange(len(queries)) % clusters, Output("proba")
+    clock = Clock(common.timed if cuda else processor_timed)
+    backend = network_backend(
+        options.weights[0], "cuda" if cuda else "cpu", n_jobs=1, n_estimators=4
+    )
+    words = backend, pool, contexts, labels, queries, output
+    rules = {"package": lambda _, norm: norm == "none", "stacks": Columns.stacked}
+    modes = {"stacked": True} if cuda else {"stacked": True, "side by side": None}
+    runs: dict[tuple[str, str], list[common.Record]] = {}
+    answers: dict[tuple[str, str], np.ndarray] = {}
+
+    def answer(key: tuple[str, str]) -> None:
+        answers[key] = infer(*words)
+
+    for mode, way in [*product(modes, rules)] * options.repeats:
+        backend.fuse, Columns.stacked = modes[mode], rules[way]
+        with clock.running():
+            run = clock.fastest(partial(answer, (mode, way)), 1)
+        run["prepare_seconds"] = round(run["seconds"] - run["network_seconds"], 4)
+        run["difference"] = float(np.abs(answers[mode, way] - answers[mode, "package"]).max())
+        runs.setdefault((mode, way), []).append(run)
+    return [
+        common.say({"mode": mode, "way": way, **min(some, key=lambda run: run["prepare_seconds"])})
+        for (mode, way), some in runs.items()
+    ]
+
+
+def processor_timed(work: Callable[[], Any]) -> tuple[Any, float]:
+    started = time.process_time()
+    return work(), time.process_time() - started
 
 
 def measure_side(options: argparse.Namespace) -> list[common.Record]:
@@ -421,6 +475,7 @@ def _width_costs(task: str, repeats: int) -> list[common.Record]:
 MEASURES = {
     "fused": measure_fused,
     "mixed": measure_mixed,
+    "powers": measure_powers,
     "side": measure_side,
     "kept": measure_kept,
     "size": measure_size,
@@ -432,7 +487,7 @@ MEASURES = {
 def main() -> None:
     parser = common.parser(__doc__, repeats=5)
     parser.add_argument("what", choices=list(MEASURES))
-    parser.add_argument("--small", action="store_true", help="fused, mixed, side: small, on a CPU")
+    parser.add_argument("--small", action="store_true", help="fused, mixed, powers, side: on a CPU")
     parser.add_argument(
         "--weights",
         nargs=2,
@@ -442,7 +497,8 @@ def main() -> None:
     )
     options = parser.parse_args()
     records = MEASURES[options.what](options)
-    on_gpu = options.what in ("fused", "mixed") and not options.small
+    on_gpu = options.what in ("fused", "mixed") or torch.cuda.is_initialized()
+    on_gpu = on_gpu and not options.small
     common.write(options, records, "cuda" if on_gpu else "cpu")
 
 

@@ -90,6 +90,17 @@ def test_mixed(tmp_path: Path) -> None:
         assert one["prepare_seconds"] < 0.1 * one["network_seconds"]
 
 
+def test_powers(tmp_path: Path) -> None:
+    out = tmp_path / "powers.json"
+    run("stage3.py", "powers", "--small", "--repeats", 1, "--out", out)
+    records = json.loads(out.read_text())["records"]
+    found = {(one["mode"], one["way"]): one for one in records}
+    for mode in ("stacked", "side by side"):
+        package, stacks = found[mode, "package"], found[mode, "stacks"]
+        assert 0 < stacks["prepare_seconds"] < package["prepare_seconds"]
+        assert stacks["difference"] < 1e-5
+
+
 def test_side(tmp_path: Path) -> None:
     out = tmp_path / "side.json"
     run("stage3.py", "side", "--small", "--repeats", 1, "--out", out)

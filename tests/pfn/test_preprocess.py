@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 from small_tables import frame
 from tabicl._sklearn.preprocessing import EnsembleGenerator, TransformToNumerical
@@ -18,14 +20,15 @@ from tabicl._sklearn.preprocessing import EnsembleGenerator, TransformToNumerica
 from crumb.pfn.base import ContextTask, TargetScale
 from crumb.pfn.contexts import Numbers, Slice
 from crumb.pfn.preprocess import (
+    NORMS,
     Columns,
     Member,
     Rowset,
     columns_of,
     encoded,
     members,
+    powered,
     sizes_of,
-    standardised,
 )
 from crumb.table.encoder import Rows, TableEncoder, take
 
@@ -80,6 +83,7 @@ def compare_encoding(
     contexts: Sequence[np.ndarray] | None = None,
     asked: Sequence[np.ndarray] | None = None,
     threshold: float = 4.0,
+    norm: str = "none",
 ) -> None:
     """Contexts of a pool in one stack against the package, one by one: all rows by default."""
     contexts = [np.arange(len(pool))] if contexts is None else contexts
@@ -93,22 +97,25 @@ def compare_encoding(
     widths = [-1 if one is None else one.kept.size for one in found]
     for width in set(widths):
         some = [i for i, other in enumerate(widths) if other == width]
-        compare_stack([tasks[i] for i in some], [found[i] for i in some], threshold)
+        compare_stack([tasks[i] for i in some], [found[i] for i in some], threshold, norm)
 
 
 def compare_stack(
-    tasks: list[tuple[Slice, Slice]], columns: list[Columns | None], threshold: float
+    tasks: list[tuple[Slice, Slice]],
+    columns: list[Columns | None],
+    threshold: float,
+    norm: str = "none",
 ) -> None:
     kept = [one for one in columns if one is not None]
     assert len(kept) == len(tasks), "the package would not refuse them"
     most, asked = (max(map(len, slices)) for slices in zip(*tasks, strict=True))
     contexts, queries = ([task[i] for task in tasks] for i in (0, 1))
     X = encoded(contexts, queries, kept, most, asked, CPU)
-    Z = standardised(X.clone(), most, sizes_of(contexts, CPU), threshold)
+    Z = NORMS[norm](X.clone(), most, sizes_of(contexts, CPU), threshold)
     assert X.dtype == torch.float64
     for i, ((context, some), one) in enumerate(zip(tasks, kept, strict=True)):
         rows = np.r_[: len(context), most : most + len(some)]
-        numbers, theirs, expected = packages_own(context.rows(), some.rows(), threshold)
+        numbers, theirs, expected = packages_own(context.rows(), some.rows(), threshold, norm)
         np.testing.assert_array_equal(
             one.kept, np.flatnonzero(theirs.unique_filter_.features_to_keep_)
         )
@@ -116,16 +123,17 @@ def compare_stack(
         ours, numbers = X[i, rows].numpy(), numbers[:, one.kept]
         np.testing.assert_array_equal(ours[:, :categories], numbers[:, :categories])
         np.testing.assert_allclose(ours, numbers, rtol=1e-12)
-        np.testing.assert_allclose(Z[i, rows], expected, rtol=1e-6, atol=1e-6)
+        if one.stacked(norm):
+            np.testing.assert_allclose(Z[i, rows], expected, rtol=1e-6, atol=1e-6)
 
 
 def packages_own(
-    X: Rows, queries: Rows, threshold: float
+    X: Rows, queries: Rows, threshold: float, norm: str
 ) -> tuple[np.ndarray, EnsembleGenerator, np.ndarray]:
     """Numbers of the context and the queries, the fitted ensemble, and what the network sees."""
     encoder = TransformToNumerical().fit(X)
     numbers, asked = encoder.transform(X), encoder.transform(queries)
-    theirs = EnsembleGenerator(**ensemble(norm_methods=("none",), outlier_threshold=threshold))
+    theirs = EnsembleGenerator(**ensemble(norm_methods=(norm,), outlier_threshold=threshold))
     theirs.fit(numbers.astype(np.float64), np.arange(len(X)) % 2)
     (seen, _), *_ = theirs.transform(asked.astype(np.float64)).values()
     return np.concatenate([numbers, asked]), theirs, seen[0]
@@ -137,7 +145,90 @@ def test_standardised_equals_the_package(rows: int, threshold: float) -> None:
     compare_encoding(awkward(rows, 1), awkward(25, 2), threshold=threshold)
 
 
-def test_contexts_of_different_sizes_are_standardised_alone() -> None:
+ODD: dict[str, Callable[[np.random.Generator, int], Any]] = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "far from zero": lambda rng, n: 1e6 + rng.normal(size=n),
+    "narrow": lambda rng, n: 1e-5 * rng.normal(size=n),
+    "huge": lambda rng, n: 1e30 * rng.normal(size=n),
+    "skewed": lambda rng, n: np.exp(3 * rng.normal(size=n)),
+    "skewed to the left": lambda rng, n: -np.exp(2 * rng.normal(size=n)),
+    "no mean": lambda rng, n: rng.pareto(0.3, n),
+    "two values": lambda rng, n: rng.integers(0, 2, n),
+    "a rare value": lambda rng, n: rng.random(n) < 0.05,
+    "one far outlier": lambda rng, n: np.where(np.arange(n) == n // 2, 1e6, 0.0),
+    "counts": lambda rng, n: rng.poisson(1.5, n),
+    "mostly zero": lambda rng, n: rng.exponential(size=n) * (rng.random(n) < 0.1),
+    "two lumps": lambda rng, n: rng.integers(0, 2, n) + 0.01 * rng.normal(size=n),
+    "at both ends": lambda rng, n: rng.beta(0.1, 0.1, n),
+}
+
+
+def odd(rows: int, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return np.column_stack([make(rng, rows) for make in ODD.values()]).astype(float)
+
+
+@pytest.mark.parametrize("threshold", [4.0, 1.5])
+@pytest.mark.parametrize("rows", [2, 3, 5, 40, 700])
+def test_powered_equals_the_package(rows: int, threshold: float) -> None:
+    """Also where the likelihood is flat, or where it rises until the search has to stop."""
+    X, queries = odd(rows, 1), odd(25, 2)
+    queries[:3] *= 50
+    (one,) = columns_of([Slice.whole(Numbers(X))], CPU)
+    assert one is not None
+    assert one.stacked("power")
+    compare_encoding(X, queries, threshold=threshold, norm="power")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.one_of(st.integers(-3, 3), st.floats(-1e9, 1e9), st.floats(-1, 1)),
+        min_size=3,
+        max_size=30,
+    ).filter(lambda cells: max(cells) > min(cells)),
+    st.lists(st.floats(-1e9, 1e9), min_size=2, max_size=2),
+)
+def test_any_column_is_powered_as_by_the_package(cells: list[float], asked: list[float]) -> None:
+    X, queries = (np.array(some, dtype=float)[:, None] for some in (cells, asked))
+    compare_encoding(X, queries, norm="power")
+
+
+def test_what_hardly_varies_is_left_to_the_package() -> None:
+    """Its queries can overflow, or the last bits of its mean count; and a constant has no power."""
+    rng = np.random.default_rng(0)
+    some = rng.normal(size=50)
+    columns = [some, 1e-5 * some, 1e7 + some, 1e-7 * some, 1e12 + some, 1e-9 + 0 * some]
+    found = columns_of([Slice.whole(Numbers(column[:, None])) for column in columns], CPU)
+    assert [one is not None and one.stacked("power") for one in found] == [True] * 3 + [False] * 3
+    (one,) = columns_of([Slice.whole(Numbers(np.column_stack(columns)[:, 2:4]))], CPU)
+    assert one is not None
+    assert [one.stacked(norm) for norm in ("none", "power", "robust")] == [True, False, False]
+
+
+def test_constants_are_powered_as_by_the_package() -> None:
+    """Though the package does that itself where contexts have them."""
+    X, queries = np.column_stack([np.full(9, 0.1), odd(9, 1)[:, 0]]), np.array([[0.2, 0], [-7, 1]])
+    expected = np.concatenate(Rowset(X, queries).normalised("power", ensemble()))
+    ours = powered(torch.from_numpy(np.concatenate([X, queries]))[None], 9, torch.tensor([9]), 4.0)
+    np.testing.assert_allclose(ours[0], expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("cells", [1, 700, 1 << 22])
+def test_tables_and_columns_are_powered_in_parts(
+    cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, lengths = (
+        torch.from_numpy(np.stack([odd(50, seed) for seed in range(4)])),
+        torch.arange(9, 41, 10),
+    )
+    together = powered(X, 40, lengths, 4.0)
+    monkeypatch.setattr("crumb.pfn.preprocess.POWER_CELLS", cells)
+    torch.testing.assert_close(powered(X, 40, lengths, 4.0), together, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_contexts_of_different_sizes_are_normalised_alone(norm: str) -> None:
     sizes, most, asked = (60, 1, 25, 2), 60, 5
     X = np.zeros((len(sizes), most + asked, 4))
     expected = []
@@ -148,8 +239,8 @@ def test_contexts_of_different_sizes_are_standardised_alone() -> None:
         )
         np.nan_to_num(X, copy=False)
         alone = torch.from_numpy(np.concatenate([X[i, :size], X[i, most:]]))[None]
-        expected.append(standardised(alone, size, torch.tensor([size]), 4.0)[0])
-    together = standardised(torch.from_numpy(X), most, torch.tensor(sizes), 4.0)
+        expected.append(NORMS[norm](alone, size, torch.tensor([size]), 4.0)[0])
+    together = NORMS[norm](torch.from_numpy(X), most, torch.tensor(sizes), 4.0)
     for i, size in enumerate(sizes):
         torch.testing.assert_close(together[i, :size], expected[i][:size])
         torch.testing.assert_close(together[i, most:], expected[i][size:])
@@ -170,8 +261,9 @@ def test_arrays_are_encoded_as_by_the_package(dtype: type, order: str) -> None:
 def test_frames_are_encoded_as_by_the_package() -> None:
     X, queries = frame(60, 1), frame(15, 2)
     X["always"], queries["always"] = "same", "other"
-    compare_encoding(X, queries)
-    compare_encoding(X, queries, SLICES, ASKED)
+    for norm in NORMS:
+        compare_encoding(X, queries, norm=norm)
+        compare_encoding(X, queries, SLICES, ASKED, norm=norm)
 
 
 SIZES = (40, 25, 60, 7, 2, 1)
@@ -239,7 +331,8 @@ def test_every_kind_of_column(kind: str, beside: bool) -> None:
         tables.append(pd.DataFrame(columns))
     encoder = TableEncoder(["it"] if kind == "declared category" else None)
     pool, queries = encoder.fit_transform(tables[0]), encoder.transform(tables[1])
-    compare_encoding(pool, queries, SLICES, ASKED)
+    for norm in NORMS if beside else ("none",):
+        compare_encoding(pool, queries, SLICES, ASKED, norm=norm)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])

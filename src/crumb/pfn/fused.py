@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import groupby, pairwise
+from dataclasses import dataclass, field
+from itertools import chain, groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,10 +47,11 @@ class Prepared:
     context: Slice
     asked: Slice
     kept: Columns
-    numbers: dict[str, Rowset]  # for each norm method of its members, "none" apart
+    numbers: dict[str, Rowset]  # for each norm method that is left to the package
     y: np.ndarray  # class codes, or scaled targets
     members: tuple[Member, ...]
     dtype: torch.dtype  # the precision in which the package would run it
+    views: dict[tuple[int, str], Tensor] = field(default_factory=dict)  # what passes share
     sum: np.ndarray | None = None  # of the answers of the members
     refused: bool = False  # too large for the device
 
@@ -96,6 +97,12 @@ class Table(NamedTuple):
     def view(self) -> tuple[int, int, str]:
         """What members that differ in the order of columns only have in common."""
         return id(self.task), self.start, self.member.norm
+
+    @property
+    def how(self) -> str:
+        """The norm method that a whole stack is normalised by; "": the package has done it."""
+        norm = self.member.norm
+        return "" if norm in self.task.numbers else norm
 
 
 @dataclass(frozen=True)
@@ -171,7 +178,10 @@ class FusedPasses:
 
     @property
     def transforms(self) -> bool:
-        """Whether transformers of the package have a part in it."""
+        """Whether transformers of the package may have a part in it.
+
+        They have one in "power" where a column hardly varies.
+        """
         norms = self.ensemble["norm_methods"]
         return norms[: self.estimator.n_estimators] != ("none",)
 
@@ -210,7 +220,7 @@ class FusedPasses:
         y = task.y.astype(np.int64 if self.network.max_classes > 0 else np.float32)
         shape = kept.kept.size, self._classes(task)
         ensemble = preprocess.members(*shape, **self.ensemble)[:most_members]
-        norms = {member.norm for member in ensemble} - {"none"}
+        norms = {member.norm for member in ensemble if not kept.stacked(member.norm)}
         rows = preprocess.rowset(task.context, task.asked, kept) if norms else None
         numbers = {norm: rows.normalised(norm, self.ensemble) for norm in norms} if rows else {}
         half = self.estimator.in_half_precision(self.device, (len(task.y), task.columns))
@@ -275,26 +285,37 @@ class FusedPasses:
     def _numbers(self, stack: list[Table], most: int, asked: int) -> Tensor:
         """X (B, t + q, d). Members that differ in the order of columns only are prepared once."""
         views = {table.view: table for table in stack}
-        kinds = sorted(views.values(), key=lambda table: table.member.norm != "none")
-        plain = sum(table.member.norm == "none" for table in kinds)
-        parts = [self._plain(kinds[:plain], most, asked)] if plain else []
-        if plain < len(kinds):
-            parts.append(_normalised(kinds[plain:], most, asked))
+        kinds: dict[str, list[Table]] = {}
+        for table in views.values():
+            kinds.setdefault(table.how, []).append(table)
+        parts = [self._normalised(how, some, most, asked) for how, some in kinds.items()]
         X = torch.cat([part.to(self.device) for part in parts])
-        place = {table.view: i for i, table in enumerate(kinds)}
+        place = {table.view: i for i, table in enumerate(chain(*kinds.values()))}
         view = torch.tensor([place[table.view] for table in stack], device=self.device)
         columns = torch.from_numpy(np.stack([table.member.columns for table in stack]))
         every = torch.arange(X.shape[1], device=self.device)
         return X[view[:, None, None], every[:, None], columns.to(self.device)[:, None]]
 
-    def _plain(self, tables: list[Table], most: int, asked: int) -> Tensor:
-        """Tables whose norm method is "none"."""
+    def _normalised(self, how: str, tables: list[Table], most: int, asked: int) -> Tensor:
+        """Tables (B, t + q, d) that are normalised in one way."""
+        if not how:
+            return _packages_own(tables, most, asked)
+        if not self.apart:
+            return self._together(how, tables, most, asked)
+        (table,) = tables  # other members of its task have passes of their own
+        views, key = table.task.views, (table.start, how)
+        if key not in views:
+            views[key] = self._together(how, tables, most, asked)
+        return views[key]
+
+    def _together(self, norm: str, tables: list[Table], most: int, asked: int) -> Tensor:
+        """Tables whose norm method is done for whole stacks."""
         contexts = [table.task.context for table in tables]
         queries = [table.task.asked[table.start : table.stop] for table in tables]
         kept = [table.task.kept for table in tables]
         X = preprocess.encoded(contexts, queries, kept, most, asked, self.at)
         sizes = preprocess.sizes_of(contexts, self.at)
-        return preprocess.standardised(X, most, sizes, self.estimator.outlier_threshold)
+        return preprocess.NORMS[norm](X, most, sizes, self.estimator.outlier_threshold)
 
     def _probabilities(self, logits: Tensor, stack: list[Table]) -> Tensor:
         """Logits (or probabilities, if these are averaged), classes back in their order."""
@@ -325,7 +346,7 @@ class FusedPasses:
         return mean / mean.sum(axis=1, keepdims=True)
 
 
-def _normalised(tables: list[Table], most: int, asked: int) -> Tensor:
+def _packages_own(tables: list[Table], most: int, asked: int) -> Tensor:
     """Tables that the package has normalised."""
     rows = np.zeros((len(tables), most + asked, tables[0].member.columns.size), np.float32)
     for i, table in enumerate(tables):

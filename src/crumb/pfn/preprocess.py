@@ -3,15 +3,16 @@
 The package fits its transformers on one context at a time, on the CPU. That takes longer than the
 pass itself takes on a GPU. Here contexts are slices of a pool that is numbers already
 (``contexts.py``). ``columns_of`` finds what varies in each context and what fills its holes,
-``encoded`` ranks its categories and fills the holes, and ``standardised`` standardises and clips:
-each for a whole stack on the device. ``members`` takes the shuffles of the ensemble from the
-package's own generator. The other normalisations ("power", "quantile" …) are the package's own.
+``encoded`` ranks its categories and fills the holes. ``standardised`` and ``powered`` are the norm
+methods "none" and "power". Each does a whole stack on the device. ``members`` takes the shuffles of
+the ensemble from the package's own generator. The other normalisations ("quantile", "robust" …) are
+the package's own, and so is "power" for a context with a column that hardly varies.
 ``tests/pfn/test_preprocess.py`` compares each with the package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -19,11 +20,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from crumb.pfn import power
 from crumb.pfn.contexts import Numbers, Slice
 from crumb.pfn.tabicl_package import Ensemble, PreprocessingPipeline, TabICL
 
 LARGEST_SCORE = 100.0  # z-scores are clipped here
 SMALLEST = 1e-6  # added to, or the least of, a standard deviation
+# A column that varies less is left to the package, where the norm method is "power". Below the
+# first, its exponent can be so large that queries overflow, and the package then clips all of them.
+# Below the second, a share of its largest value, the last bits of the mean count.
+LEAST_RANGE, LEAST_SHARE = 2e-6, 1e-8
+POWER_CELLS = 1 << 22  # that are transformed together: the search has about eight such arrays
+EPS = torch.finfo(torch.float64).eps
 
 
 class Rowset(NamedTuple):
@@ -33,9 +41,7 @@ class Rowset(NamedTuple):
     queries: np.ndarray
 
     def normalised(self, norm: str, ensemble: Mapping[str, Any]) -> Rowset:
-        """By the package's own transformers; "none" is left to ``standardised``."""
-        if norm == "none":
-            return self
+        """By the package's own transformers."""
         seed = ensemble["random_state"]
         pipeline = PreprocessingPipeline(norm, ensemble["outlier_threshold"], seed)
         pipeline.fit(self.context)
@@ -47,6 +53,11 @@ class Columns(NamedTuple):
 
     fill: np.ndarray  # (all,): what stands for a number that is missing
     kept: np.ndarray  # those that vary; the package leaves out the others
+    wide: bool  # all of them vary so much that ``powered`` equals the package
+
+    def stacked(self, norm: str) -> bool:
+        """Whether a norm method is done for whole stacks, not by the package."""
+        return norm == "none" or (norm == "power" and self.wide)
 
 
 class Member(NamedTuple):
@@ -89,12 +100,14 @@ def columns_of(contexts: Sequence[Slice], device: torch.device) -> list[Columns 
     there = (torch.arange(X.shape[1], device=device) < sizes).unsqueeze(-1) & ~X.isnan()
     count = there.sum(dim=1)  # (B, d)
     low = X.masked_fill(~there, torch.inf).amin(dim=1)
-    varies = X.masked_fill(~there, -torch.inf).amax(dim=1) > low
-    holes = count < sizes
+    high = X.masked_fill(~there, -torch.inf).amax(dim=1)
+    varies, holes = high > low, count < sizes
     varies[:, :categories] |= (holes & (count > 0))[:, :categories]  # missing is a category
+    wide = high - low > (LEAST_SHARE * torch.maximum(-low, high)).clamp(min=LEAST_RANGE)
+    wide[:, :categories] = varies[:, :categories]
     fill = X.masked_fill(~there, 0).sum(dim=1) / count.clamp(min=1)
     fill[:, :categories] = 0
-    found = (part.cpu().numpy() for part in (varies, fill, low, holes))
+    found = (part.cpu().numpy() for part in (varies, wide, fill, low, holes))
     return list(map(partial(_columns, categories), contexts, *found))
 
 
@@ -102,6 +115,7 @@ def _columns(
     categories: int,
     context: Slice,
     varies: np.ndarray,
+    wide: np.ndarray,
     fill: np.ndarray,
     low: np.ndarray,
     holes: np.ndarray,
@@ -116,7 +130,7 @@ def _columns(
     if len(context) == 1:  # one row says nothing about what varies
         varies[:] = True
     varies[0] |= not varies.any()  # a network needs a column
-    return Columns(fill, np.flatnonzero(varies))
+    return Columns(fill, np.flatnonzero(varies), bool(wide[varies].all()))
 
 
 def encoded(
@@ -134,7 +148,7 @@ def encoded(
     """
     X = torch.cat([gathered(contexts, train, device), gathered(queries, asked, device)], dim=1)
     categories = contexts[0].table.shape[1]
-    stacked = (np.stack(part) for part in zip(*columns, strict=True))
+    stacked = (np.stack(part) for part in zip(*(one[:2] for one in columns), strict=True))
     fill, kept = (torch.from_numpy(part).to(device) for part in stacked)
     numbers = X[..., categories:]
     numbers.copy_(numbers.where(~numbers.isnan(), fill[:, None, categories:]))
@@ -189,11 +203,63 @@ def standardised(X: Tensor, train: int, lengths: Tensor, threshold: float) -> Te
     The first ``train`` rows are the context, of which each table has ``lengths`` (B,). Statistics
     are in float64: a float32 keeps nothing of a column that varies by one around ten million.
     """
-    sizes = lengths.view(-1, 1, 1)
-    counted = torch.arange(train, device=X.device).unsqueeze(1) < sizes  # (B, train, 1)
+    counted = _counted(train, lengths)
+    return _drawn_in(_scored(X, counted), counted, threshold)
+
+
+def powered(X: Tensor, train: int, lengths: Tensor, threshold: float) -> Tensor:
+    """The norm method "power": z-scores, Yeo and Johnson's transform, z-scores, outliers drawn in.
+
+    As ``standardised``, for columns that vary enough (``Columns.wide``).
+    """
+    tables = max(1, POWER_CELLS // X[0].numel())
+    columns = max(1, POWER_CELLS // (tables * X.shape[1]))
+    parts = [
+        torch.cat([_powered(some, sizes, train, threshold) for some in few.split(columns, 2)], 2)
+        for few, sizes in zip(X.split(tables), lengths.split(tables), strict=True)
+    ]
+    return torch.cat(parts)
+
+
+NORMS: dict[str, Callable[[Tensor, int, Tensor, float], Tensor]] = {
+    "none": standardised,
+    "power": powered,
+}
+
+
+def _powered(X: Tensor, lengths: Tensor, train: int, threshold: float) -> Tensor:
+    counted = _counted(train, lengths)
+    X = _scored(X, counted)
+    context = X[:, :train]
+    exponent = power.likeliest(context.mT.contiguous(), counted.mT.expand_as(context.mT)).mT
+    constant = _constant(*_moments(context, counted, 0), lengths)
+    X = power.transformed(X, torch.where(constant, 1.0, exponent))
     mean, deviation = _moments(X[:, :train], counted, 0)
-    X = ((X - mean) / (deviation + SMALLEST)).clamp(-LARGEST_SCORE, LARGEST_SCORE)
-    lost = (sizes > 1).to(X.dtype)  # degrees of freedom; one row has none to lose
+    deviation = torch.where(_constant(mean, deviation, lengths), 1.0, deviation)
+    return _drawn_in((X - mean) / deviation, counted, threshold)
+
+
+def _constant(mean: Tensor, deviation: Tensor, lengths: Tensor) -> Tensor:
+    """Which columns (B, 1, d) scikit-learn takes for constants: as far as rounding goes."""
+    sizes, variance = lengths.view(-1, 1, 1), deviation.square()
+    return variance <= sizes * EPS * variance + (sizes * EPS * mean).square()
+
+
+def _counted(train: int, lengths: Tensor) -> Tensor:
+    """Which rows of the contexts are no padding, (B, train, 1)."""
+    return torch.arange(train, device=lengths.device).unsqueeze(1) < lengths.view(-1, 1, 1)
+
+
+def _scored(X: Tensor, counted: Tensor) -> Tensor:
+    mean, deviation = _moments(X[:, : counted.shape[1]], counted, 0)
+    return ((X - mean) / (deviation + SMALLEST)).clamp(-LARGEST_SCORE, LARGEST_SCORE)
+
+
+def _drawn_in(X: Tensor, counted: Tensor, threshold: float) -> Tensor:
+    """Outliers by their logarithm, in float32."""
+    train = counted.shape[1]
+    # Degrees of freedom; one row has none to lose.
+    lost = (counted.sum(dim=1, keepdim=True) > 1).to(X.dtype)
     lower, upper = _bounds(X[:, :train], counted, lost, threshold)
     counted = counted & ~(X[:, :train] < lower) & ~(X[:, :train] > upper)
     lower, upper = _bounds(X[:, :train], counted, lost, threshold)
