@@ -4,11 +4,12 @@
     python benchmarks/batches.py --tables houses --seeds 1
     python benchmarks/batches.py --report benchmarks/results/batches.json
 
-Real tables, the embedded network, three parts:
+Real tables, the embedded network, four parts (``--parts`` names some of them):
 
 - *moves*: some rows are predicted at once, as two halves and one by one, with K = 20 and with K a
   tenth of the queries of a call. How far do answers move, how many labels flip, and how good are
   they?
+- *defaults*: the same rows at once and as two halves, with today's default.
 - *ways*: more queries, answered by plans made at predict and at fit, and by MICP, with different
   numbers of contexts. Seconds are those of fit, and of one prediction or two of the same queries.
 - *noise*: permutation importance of a column of noise, which should be 0, with both kinds of plans
@@ -102,6 +103,16 @@ def moves(case: Case, options: Any) -> common.Record:
     return record
 
 
+def defaults(case: Case, options: Any) -> common.Record:
+    """The first queries at once and in halves, with nothing chosen."""
+    X, half = case.X[: options.batch], options.batch // 2
+    predict = case.answers(case.model().fit(case.X_pool, case.y_pool))
+    once, halves = predict(X), np.concatenate([predict(X[:half]), predict(X[half:])])
+    rows = slice(options.batch)
+    scores = {"of_once": case.score(once, rows), "score": case.score(halves, rows)}
+    return {"halves": {**moved(once, halves), **scores}}
+
+
 def ways(case: Case, options: Any) -> common.Record:
     """Plans made at predict and at fit, and MICP."""
     record: common.Record = {}
@@ -148,7 +159,7 @@ def noise(case: Case, options: Any) -> common.Record:
 
 SECONDS = ("fit", "predict", "again")
 MOVES, AT = ("halves", "halves, a tenth", "alone"), ("predict", "fit")
-PARTS = {"moves": moves, "ways": ways, "noise": noise}
+PARTS = {"moves": moves, "defaults": defaults, "ways": ways, "noise": noise}
 
 
 def mean_of(records: list[common.Record], path: str) -> float:
@@ -161,7 +172,7 @@ def mean_of(records: list[common.Record], path: str) -> float:
 
 def summary(records: list[common.Record]) -> str:
     """The tables of docs/batches.md: means over seeds, and over tables at the end."""
-    tried, names = list(records[0]["ways"]), dict.fromkeys(one["table"] for one in records)
+    tried, names = list(records[0].get("ways", ())), dict.fromkeys(one["table"] for one in records)
     some = {name: [one for one in records if one["table"] == name] for name in names}
 
     def table(part: str, paths: list[str], last: str = "mean") -> str:
@@ -173,8 +184,12 @@ def summary(records: list[common.Record]) -> str:
         shown = [[name, *(f"{one:.3g}" for one in line)] for name, line in lines]
         return common.markdown(shown, ["table", *(one.replace("/", " ") for one in paths)])
 
+    whole = table("defaults", [f"halves/{what}" for what in ("flips", "mean", "of_once", "score")])
+    if not tried:
+        return whole
     return "\n\n".join(
         [
+            whole,
             table("moves", [f"{way}/{what}" for way in MOVES for what in ("flips", "mean")]),
             table("moves", [f"{way}/{what}" for way in MOVES for what in ("of_once", "score")]),
             table("ways", [f"{way}/score" for way in tried], last="ratio"),
@@ -191,6 +206,7 @@ def main() -> None:
     )
     common.add_data(made)
     made.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
+    made.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     made.add_argument("--clusters", nargs="+", type=int, default=[20, 100])
     options = common.asked(made, summary)
     records: list[common.Record] = []
@@ -198,8 +214,11 @@ def main() -> None:
         for name in options.tables:
             case = Case(options.data, name, options.queries, seed)
             record = {"table": name, "seed": seed, "pool": len(case.X_pool)}
-            some = PARTS if seed == 0 else {"moves": moves, "ways": ways}
-            parts = {part: measure(case, options) for part, measure in some.items()}
+            parts = {
+                part: PARTS[part](case, options)
+                for part in options.parts
+                if part != "noise" or seed == 0
+            }
             records.append(common.say({**record, "regression": case.regression, **parts}))
             common.write(options, records)
     print(summary(records))

@@ -35,7 +35,7 @@ TABLES = (
     "sgemm_gpu_runtime", "health_insurance_cross_sell",
 )  # fmt: skip
 QUERIES = (50, 500, 2_000, 10_000)
-A_CLUSTER = (50, 20, 5, 2)  # queries
+A_CLUSTER = (50, 20, 10, 5, 2)  # queries
 SIZES = (500, 1_000, 2_500)
 ROWS = {"cpu": (2_500, 210_000), "cuda": (2_500, 1_100_000)}  # K · n, at least and at most
 
