@@ -189,7 +189,7 @@ def test_contexts_have_no_more_rows_together_than_there_is_room_for(shape, queri
 
 def test_more_queries_get_more_contexts_and_wide_tables_get_fewer():
     few, many = (choose("cpu", (100_000, 20), queries)[0] for queries in (50, 500))
-    assert (few, many) == (10, 100)
+    assert (few, many) == (25, 100)
     assert choose("cpu", (100_000, 20), 10_000) == (200, 500)
     assert choose("cpu", (100_000, 120), 500) == (25, 1_000)
     assert choose("cuda", (100_000, 20), 5_000) == (500, 1_000)
@@ -205,7 +205,7 @@ def table():
 def test_a_plan_follows_the_policy(table):
     X, y = table
     plan = CrumbClassifier(device="cpu").fit(X, y).plan(X[:60])
-    assert (plan.n_clusters, plan.sizes.tolist()) == (12, [2_000] * 12)
+    assert (plan.n_clusters, plan.sizes.tolist()) == (30, [1_000] * 30)
     small = CrumbClassifier(device="cpu").fit(X[:1_500], y[:1_500]).plan(X[:60])
     assert (small.n_clusters, small.sizes.tolist()) == (1, [1_500])
 

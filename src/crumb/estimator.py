@@ -332,10 +332,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         ``"mmd"`` (CRUMB), ``"uniform"``, ``"knn"``, ``"micp"``, ``"centroid"``, ``"voronoi"``,
         ``"full"``, or a configured object such as ``MICP(gamma=2.0)``.
     n_clusters : int, None or "auto", default="auto"
-        K, the number of query clusters. ``"auto"``: one for every five queries, as far as the
+        K, the number of query clusters. ``"auto"``: one for every two queries, as far as the
         device allows (docs/defaults.md), and 1 for ``"uniform"``. 1 or None: no clustering.
     context_size : int, float or "auto", default="auto"
-        n, the rows of a context: a count, or a share of the pool. ``"auto"``: 1,000 to 2,000 on a
+        n, the rows of a context: a count, or a share of the pool. ``"auto"``: 500 to 1,000 on a
         CPU, to 3,000 on a GPU, by K; all rows where the pool is small (docs/defaults.md).
     contexts_per_query : int or "auto", default="auto"
         How many contexts answer a query, at most: that of its own cluster, and those of the next

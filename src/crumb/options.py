@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONTEXT = 1_000  # n of strategies that have no clusters of queries
 PLANNED_ROWS = 10_000  # that a plan is made for where it will answer more rows than these
-QUERIES_A_CLUSTER = 5
+QUERIES_A_CLUSTER = 2
 FEWEST_CLUSTERS = 20  # that large contexts, which the user asked for, are never fewer than
 USUAL_ROWS, LEAST_ROWS = 1_000, 500  # of a context; the least where queries are very many
 USUAL_COLUMNS = 30  # of a table; a pass through wider ones takes longer in proportion
@@ -63,7 +63,7 @@ class Room:
     pool: int  # rows of a pool that is one context
 
 
-CPU = Room(clusters=100, rows=100_000, context=2_000, pool=2_000)
+CPU = Room(clusters=100, rows=100_000, context=1_000, pool=2_000)
 GPU = Room(clusters=500, rows=500_000, context=3_000, pool=5_000)
 
 
@@ -306,15 +306,15 @@ def choose_sizes(
     """The policy: K and n for a pool of this shape; what the user has chosen stays.
 
     A device sets how many rows all contexts may have together: fewer, where rows are wide. How they
-    are shared out matters little, from 200 contexts of 500 rows to 20 of 5,000. A cluster of five
-    queries is narrow enough for its context to be local, and contexts of 1,000 rows are safe where
-    one rule holds for the whole table. A pool that fits into one context is one context.
+    are shared out matters little, from 200 contexts of 500 rows to 20 of 5,000. A cluster of two
+    queries makes a context local, and contexts of 1,000 rows are safe where one rule holds for the
+    whole table. A pool that fits into one context is one context.
     docs/defaults.md has the measurements.
 
     >>> choose_sizes("cpu", (100_000, 20), queries=1_000)
     (100, 1000)
     >>> choose_sizes("cuda", (100_000, 20), queries=1_000)
-    (200, 2500)
+    (500, 1000)
     >>> choose_sizes("cpu", (1_500, 20), queries=1_000)
     (1, 1500)
     """
