@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import yeojohnson, yeojohnson_llf, yeojohnson_normmax
 
-from crumb.pfn.power import Columns, likeliest, transformed
+from crumb.pfn.power import Likelihood, likeliest, transformed
 
 
 def columns(rows: int, seed: int) -> np.ndarray:
@@ -80,7 +80,7 @@ def test_transform_is_scipys(exponent: float) -> None:
 
 def test_likelihood_is_scipys() -> None:
     X = columns(50, 1)
-    known = Columns.of(torch.from_numpy(X), torch.ones(X.shape, dtype=torch.bool))
+    known = Likelihood.of(torch.from_numpy(X), torch.ones(X.shape, dtype=torch.bool))
     for exponent in (-4.0, 0.0, 0.3, 2.0, 7.0):
         ours = -known.unlikelihood(torch.full((len(X), 1), exponent, dtype=torch.float64))
         theirs = [yeojohnson_llf(exponent, column) for column in X]

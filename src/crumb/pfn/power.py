@@ -37,9 +37,9 @@ def transformed(X: Tensor, exponent: Tensor) -> Tensor:
 def likeliest(X: Tensor, counted: Tensor) -> Tensor:
     """The most likely exponents (…, 1) of columns (…, n); only cells that count (…, n) do.
 
-    Columns should be z-scores. Far from zero, the likelihood of a column is rounding errors.
+    Likelihood should be z-scores. Far from zero, the likelihood of a column is rounding errors.
     """
-    columns = Columns.of(X, counted)
+    columns = Likelihood.of(X, counted)
     return _least(columns.unlikelihood, *columns.bounds())
 
 
@@ -50,7 +50,7 @@ def _bent(size: Tensor, sign: Tensor, exponent: Tensor) -> Tensor:
     return (bend * size).expm1_().div_(bend).mul_(sign)
 
 
-class Columns(NamedTuple):
+class Likelihood(NamedTuple):
     """What the likelihood needs to know of columns."""
 
     size: Tensor  # (…, n): log1p of the absolute values
@@ -59,7 +59,7 @@ class Columns(NamedTuple):
     total: Tensor  # (…, 1): of the sizes with their signs
 
     @classmethod
-    def of(cls, X: Tensor, counted: Tensor) -> Columns:
+    def of(cls, X: Tensor, counted: Tensor) -> Likelihood:
         size = X.abs().log1p().masked_fill_(~counted, 0)
         sign = torch.where(X < 0, -1.0, 1.0).to(X).masked_fill_(~counted, 0)
         rows = counted.sum(-1, keepdim=True).to(X)
