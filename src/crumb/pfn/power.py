@@ -37,7 +37,7 @@ def transformed(X: Tensor, exponent: Tensor) -> Tensor:
 def likeliest(X: Tensor, counted: Tensor) -> Tensor:
     """The most likely exponents (…, 1) of columns (…, n); only cells that count (…, n) do.
 
-    Likelihood should be z-scores. Far from zero, the likelihood of a column is rounding errors.
+    Columns should be z-scores. Far from zero, the likelihood of a column is rounding errors.
     """
     columns = Likelihood.of(X, counted)
     return _least(columns.unlikelihood, *columns.bounds())
