@@ -15,6 +15,12 @@ def rows(count: int = 600) -> tuple[np.ndarray, np.ndarray]:
     return make_classification(count, 6, n_informative=4, n_classes=3, flip_y=0.2, random_state=0)
 
 
+def ready(n_classes: int | None, X: np.ndarray, **settings: int) -> Trees:
+    trees = Trees(n_classes, [], **settings)
+    np.testing.assert_array_equal(trees.table(X), X)
+    return trees
+
+
 def test_categories_are_the_places_of_their_words() -> None:
     trees = Trees(2, [1])
     first = pd.DataFrame({"x": [1.5, np.nan, 3.0], "c": ["b", None, "a"]})
@@ -25,12 +31,12 @@ def test_categories_are_the_places_of_their_words() -> None:
 
 def test_training_stops_early_and_the_whole_pool_takes_as_many_rounds() -> None:
     X, y = rows()
-    trees = Trees(3, [])
+    trees = ready(3, X)
     stop = np.arange(60)
-    boosters, known, _ = trees.fit(X, y, stop)
+    boosters, known, *_ = trees.fit(X, y, stop)
     assert known.tolist() == [0, 1, 2]
     assert trees.rounds == [tuple(booster.best_iteration for booster in boosters)]
-    whole, _, _ = trees.fit(X, y, None)
+    whole, *_ = trees.fit(X, y, None)
     for one, other, rounds, leaves in zip(boosters, whole, trees.rounds[0], LEAVES, strict=True):
         assert one.best_iteration < ROUNDS
         assert other.current_iteration() == int(MORE_ROWS * rounds)
@@ -42,38 +48,40 @@ def test_the_kind_that_explains_more_has_the_larger_share() -> None:
     X = rng.uniform(size=(3000, 2))
     fine = (X[:, 0] * 64 // 1 + X[:, 1] * 64 // 1) % 2  # a chessboard: needs many leaves
     noise = (X[:, 0] + rng.normal(size=3000) > 0.5).astype(float)
-    shares = {}
+    shares, smooth = {}, {}
     for name, y in (("fine", fine), ("noise", noise)):
-        trees = Trees(None, [])
+        trees = ready(None, X)
         known = trees.answers(trees.fit(X[:2000], y[:2000], np.arange(200)), X[2000:])
         trees.weigh(y[2000:], known)
-        share, (few, many) = trees.many, known
-        expected = (1 - share) * few + share * many
+        (share, of_curves), (few, many, curves) = trees.shares, known
+        of_trees = (1 - share) * few + share * many
+        expected = (1 - of_curves) * of_trees + of_curves * curves
         np.testing.assert_allclose(trees.joined(known), expected)
-        shares[name] = share
+        shares[name], smooth[name] = share, of_curves
     assert shares["noise"] < 0.3
     assert shares["noise"] < shares["fine"]
+    assert smooth["noise"] > 0.25  # a straight line: all but nothing, and half of it
 
 
 def test_trees_do_not_depend_on_the_number_of_threads() -> None:
     X, y = rows()
-    trees = Trees(3, [])
+    trees = ready(3, X)
     one, two = (
-        trees.answers(Trees(3, [], jobs=jobs).fit(X, y, np.arange(60)), X) for jobs in (1, 2)
+        trees.answers(ready(3, X, jobs=jobs).fit(X, y, np.arange(60)), X) for jobs in (1, 2)
     )
     np.testing.assert_array_equal(one, two)
 
 
 def test_the_text_of_a_model_is_the_model() -> None:
     X, y = rows()
-    (booster, _), _, _ = Trees(3, []).fit(X, y, np.arange(60))
+    (booster, _), *_ = ready(3, X).fit(X, y, np.arange(60))
     again = lightgbm.Booster(model_str=booster.model_to_string())
     np.testing.assert_array_equal(again.predict(X), booster.predict(X))
 
 
 def test_classes_that_a_model_does_not_know() -> None:
     X, y = rows(90)
-    trees = Trees(5, [])
+    trees = ready(5, X)
     model = trees.fit(X, np.where(y == 2, 4, 1), np.arange(9))
     proba = trees.answers(model, X)[1]
     assert proba.shape == (90, 5)
@@ -87,7 +95,7 @@ def test_classes_that_a_model_does_not_know() -> None:
 def test_numbers_have_their_own_scale() -> None:
     X = rows()[0]
     target = 1e9 + X[:, 0]
-    trees = Trees(None, [])
+    trees = ready(None, X)
     found = trees.answers(trees.fit(X, target, np.arange(60)), X)
     assert np.corrcoef(found[0] - 1e9, X[:, 0])[0, 1] == pytest.approx(1.0, abs=0.01)
 
@@ -95,8 +103,8 @@ def test_numbers_have_their_own_scale() -> None:
 def test_many_classes_have_fewer_rounds(monkeypatch) -> None:
     monkeypatch.setattr("crumb.trees.MOST_TREES", 30)
     X, y = rows()
-    trees = Trees(3, [])
-    boosters, _, _ = trees.fit(X, y, np.arange(60))
+    trees = ready(3, X)
+    boosters, *_ = trees.fit(X, y, np.arange(60))
     assert [booster.num_trees() for booster in boosters] == [30, 30]  # ten rounds of three trees
 
 
@@ -110,7 +118,7 @@ def test_columns_of_many_words_are_mean_targets(n_classes: int | None) -> None:
     table = pd.DataFrame({"x": rng.normal(size=len(codes)), "word": [f"w{c:03d}" for c in codes]})
     trees = Trees(n_classes, [1])
     numbers = trees.table(table)
-    boosters, _, means = trees.fit(numbers, y, np.arange(400))
+    boosters, _, means, _ = trees.fit(numbers, y, np.arange(400))
     assert means.shape == (1, WIDE + 21, 3 if n_classes == 3 else 1)
     assert boosters[0].num_feature() == (4 if n_classes == 3 else 2)
     wanted = np.stack([y == c for c in range(3)], 1) if n_classes == 3 else y[:, None]

@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count, islice
+from itertools import count, islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeriesSplit
 
+from crumb.additive import Slots
 from crumb.answering import answering
 from crumb.errors import InvalidInput
 from crumb.infer import infer
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 FOLDS = 5
 STOPPING = 10  # one row in ten ends the training of trees
 HELD_OUT = 2_000  # rows of the pool, by which "auto" decides
+PARTS = ("known", "means", "curves")  # of a model, beside its boosters
 MOST_COLUMNS = 10  # for the network: of more classes, the principal components of their log-odds
 
 
@@ -113,12 +115,13 @@ class Guide:
                 "or joblib.dump for files that stay with you."
             )
         about: dict[str, Any] = {name: getattr(self, name) for name in ("shown", "share", "facts")}
-        about |= {name: getattr(learner, name) for name in ("n_classes", "categories", "many")}
+        about |= {name: getattr(learner, name) for name in ("n_classes", "categories", "shares")}
         about |= {"words": list(learner.words.items())}
         about |= {"models": [len(boosters) for boosters, *_ in self.models]}
         arrays = {"guide": self.known}
-        for i, (_, known, means) in enumerate(self.models):
-            arrays |= {f"guide{i}": known, f"guide{i}.means": means}
+        arrays |= {f"guide.knots{j}": knots for j, knots in enumerate(learner.slots.knots)}
+        for i, (_, *parts) in enumerate(self.models):
+            arrays |= {f"guide{i}.{name}": one for name, one in zip(PARTS, parts, strict=True)}
         texts = {
             f"guide{i}.{j}.txt": booster.model_to_string().encode()
             for i, (boosters, *_) in enumerate(self.models)
@@ -131,13 +134,15 @@ class Guide:
         cls, about: dict[str, Any], arrays: dict[str, np.ndarray], files: dict[str, bytes]
     ) -> Guide:
         learner = Trees(about["n_classes"], about["categories"], words=dict(about["words"]))
-        learner.many = about["many"]
+        learner.shares = tuple(about["shares"])
+        names = takewhile(arrays.__contains__, (f"guide.knots{j}" for j in count()))
+        learner.slots = Slots([arrays[name] for name in names])
 
         def booster(i: int, j: int) -> Any:
             return lightgbm().Booster(model_str=files[f"guide{i}.{j}.txt"].decode())
 
         models = [
-            ([booster(i, j) for j in range(kinds)], arrays[f"guide{i}"], arrays[f"guide{i}.means"])
+            ([booster(i, j) for j in range(kinds)], *(arrays[f"guide{i}.{one}"] for one in PARTS))
             for i, kinds in enumerate(about["models"])
         ]
         known, mix = arrays["guide"], (about["shown"], about["share"], about["facts"])

@@ -1,8 +1,8 @@
-"""What a guide can be: boosted trees (LightGBM), or any scikit-learn estimator.
+"""What a guide can be: boosted trees (LightGBM) with curves, or any scikit-learn estimator.
 
 Both learn from rows as the encoder leaves them. They answer with class probabilities (kinds, n, C),
-or with numbers (kinds, n): trees are of two kinds, with few leaves and with many. LightGBM is
-imported when it is used, and is saved in its own text format.
+or with numbers (kinds, n): there are trees with few leaves, trees with many, and an additive model
+(additive.py). LightGBM is imported when it is used, and is saved in its own text format.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pandas as pd
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.preprocessing import TargetEncoder
 
+from crumb.additive import USUAL_WEIGHT, Slots, choose_values, fit_values, summed
 from crumb.errors import BackendUnavailable, InvalidInput
 from crumb.machine import quiet
 from crumb.mixing import losses, mean_share, mixture
@@ -28,6 +29,7 @@ USUAL = 100  # rounds where nothing says how many
 PIECE = 256  # rows that an estimator answers at a time: see pfn/sklearn.py
 MORE_ROWS = 1.1  # the model of the whole pool takes as many more rounds than those of the folds
 LEAVES = (15, 127)  # few are better for noise, many for fine steps
+CURVES = 0.5  # of their share: a mean of six models is better than one, but for curves hardly
 WIDE = 40  # a column with more categories is given as the mean target of each
 SETTINGS = {
     "learning_rate": 0.1,
@@ -36,6 +38,7 @@ SETTINGS = {
     "deterministic": True,
     "force_col_wise": True,
 }
+Taught = tuple[np.ndarray, np.ndarray]  # a table and its targets
 
 
 class Learner(Protocol):
@@ -92,16 +95,18 @@ def lightgbm() -> Any:
 
 @dataclass(eq=False)
 class Trees:
-    """LightGBM with early stopping, once with few leaves and once with many."""
+    """LightGBM with early stopping, once with few leaves and once with many; and curves."""
 
     n_classes: int | None
     categories: list[int]  # the columns that hold them
     seed: int = 0
     jobs: int = 1
     words: dict[int, list[str]] = field(default_factory=dict)  # of the first table, sorted
-    many: float = 0.5  # share of the trees with many leaves
+    slots: Slots = field(default_factory=Slots)  # of curves, by the first table
+    shares: tuple[float, float] = (0.5, 0.25)  # of many leaves among trees, of curves in all
     rounds: list[tuple[int, ...]] = field(default_factory=list)  # after which trainings stopped
-    kinds = len(LEAVES)
+    weights: list[float] = field(default_factory=list)  # that were best for curves
+    kinds = len(LEAVES) + 1
 
     def table(self, rows: Rows) -> np.ndarray:
         """Numbers; a category is the place of its word, and NaN where the pool has no such word."""
@@ -117,16 +122,19 @@ class Trees:
                 pd.Index(found, dtype=object)
             )
             table[:, j] = np.where(places >= 0, places, np.nan)
+        if not self.slots.knots:
+            self.slots = Slots.of(table, {j: len(self.words[j]) for j in self.categories})
         return table
 
     def fit(self, table: np.ndarray, y: np.ndarray, stop: np.ndarray | None) -> Any:
-        """Boosters, the class codes that they know or the scale of their targets, mean targets.
+        """Boosters, the class codes that they know or the scale of their targets, mean targets,
+        and curves.
 
         No boosters for rows of one class. LightGBM holds targets in float32, so they are scaled.
         """
         gbm, known = lightgbm(), np.unique(y)
         if self.n_classes and len(known) < 2:
-            return [], known, np.empty((0, 0, 0))
+            return [], known, np.empty((0, 0, 0)), np.empty((0, 0))
         if self.n_classes:
             target = np.searchsorted(known, y)
         else:
@@ -152,7 +160,19 @@ class Trees:
         ]
         if more:
             self.rounds.append(tuple(booster.best_iteration for booster in boosters))
-        return boosters, known, means
+        judged = (table[stop], target[stop]) if more else None
+        curves = self._curves((table[teach], target[teach]), judged, len(known))
+        return boosters, known, means, curves
+
+    def _curves(self, taught: Taught, judged: Taught | None, known: int) -> np.ndarray:
+        n_classes = known if self.n_classes else None
+        if judged is None:
+            usual = float(np.median(self.weights)) if self.weights else USUAL_WEIGHT
+            table, y = taught
+            return next(fit_values(self.slots, table, y, n_classes, [usual]))
+        model, weight = choose_values(self.slots, taught, judged, n_classes)
+        self.weights.append(weight)
+        return model
 
     def _wide(self) -> list[int]:
         return [j for j in self.categories if len(self.words[j]) > WIDE]
@@ -194,27 +214,36 @@ class Trees:
         return {**about, "objective": "multiclass", "num_class": known}
 
     def answers(self, model: Any, table: np.ndarray) -> np.ndarray:
-        boosters, known, means = model
-        table = self._by_means(table, means)
-        found = [booster.predict(table) for booster in boosters] or [
-            np.ones(len(table))
-        ] * self.kinds
+        boosters, known, means, curves = model
+        if not boosters and self.n_classes:
+            found = [np.ones(len(table))] * self.kinds
+        else:
+            rows = self._by_means(table, means)
+            n_classes = len(known) if self.n_classes else None
+            found = [booster.predict(rows) for booster in boosters]
+            found.append(summed(self.slots, curves, table, n_classes))
         return np.stack([self._answers(one, known) for one in found])
 
     def _answers(self, found: np.ndarray, known: np.ndarray) -> np.ndarray:
         if not self.n_classes:
             return TargetScale(*known).unscaled(found)
-        if len(known) == 2:
+        if len(known) == 2 and found.ndim == 1:
             found = np.column_stack([1 - found, found])
         return scattered(found.reshape(len(found), -1), known, self.n_classes)
 
     def weigh(self, y: np.ndarray, answers: np.ndarray) -> None:
-        found = losses(y, *answers)[None]
-        _, self.many = mean_share(found, len(y), self.n_classes is None)
+        few, many, curves = answers
+        among = self._share(y, few, many)
+        self.shares = among, CURVES * self._share(y, mixture(few, many, among), curves)
+
+    def _share(self, y: np.ndarray, first: np.ndarray, second: np.ndarray) -> float:
+        found = losses(y, first, second)[None]
+        return mean_share(found, len(y), self.n_classes is None)[1]
 
     def joined(self, answers: np.ndarray) -> np.ndarray:
-        few, many = answers
-        return mixture(few, many, self.many)
+        few, many, curves = answers
+        among, smooth = self.shares
+        return mixture(mixture(few, many, among), curves, smooth)
 
 
 @dataclass(eq=False)

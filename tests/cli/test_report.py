@@ -42,9 +42,9 @@ def test_one_page_on_classes(crumb, folder):
     status, out, err = crumb(*report_args("animal", "--json"))
     assert status == 0, err
     scores = {line["way"]: line for line in json.loads(out)["scores"]}
-    assert list(scores) == ["CRUMB", "uniform contexts", "boosted trees"]
+    assert list(scores) == ["CRUMB", "uniform contexts", "trees and curves"]
     assert scores["CRUMB"]["accuracy"] > 0.7
-    assert 0 < scores["boosted trees"]["log_loss"] < 1
+    assert 0 < scores["trees and curves"]["log_loss"] < 1
     page, tags = Path("page.html").read_text(), Tags()
     tags.feed(page)
     assert tags.open == []

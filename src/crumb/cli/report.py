@@ -89,7 +89,7 @@ def _known(args: argparse.Namespace, tables: Tables) -> Tables:
 
 
 def _others(args: argparse.Namespace, model: Any, tables: Tables) -> list[Way]:
-    """Uniform contexts, and boosted trees where LightGBM is installed."""
+    """Uniform contexts, and a model of the whole pool where LightGBM is installed."""
     started = time.perf_counter()
     uniform = clone(model).set_params(strategy="uniform")
     y = tables.y_train
@@ -102,11 +102,11 @@ def _others(args: argparse.Namespace, model: Any, tables: Tables) -> list[Way]:
         return found
     started = time.perf_counter()
     answers = _trees(model, tables.X_test)
-    return [*found, Way("boosted trees", answers, time.perf_counter() - started)]
+    return [*found, Way("trees and curves", answers, time.perf_counter() - started)]
 
 
 def _trees(model: Any, queries: pd.DataFrame) -> pd.DataFrame:
-    """LightGBM on the whole pool; a tenth of it ends the training and weighs the kinds of trees."""
+    """What a guide learns from the whole pool; a tenth ends the training and weighs its kinds."""
     pool, options = model.pool_, model.options_
     categories, jobs = pool.encoder.categorical_indices, resolve_jobs(options.n_jobs)
     trees = Trees(pool.n_classes, categories, options.seed, jobs)
