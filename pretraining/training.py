@@ -89,19 +89,26 @@ class Training:
                 f"The training state in {self.folder} is incomplete: start in a new folder."
             ) from error
 
+    def _pace(self) -> float:
+        """Seconds a step, of late: what a run began with may have had smaller batches."""
+        now = {"step": self.progress.step, "seconds": self.progress.seconds}
+        for before in reversed(self.progress.log):
+            if before["step"] < now["step"] and before["seconds"] < now["seconds"]:
+                return (now["seconds"] - before["seconds"]) / (now["step"] - before["step"])
+        return self.progress.seconds / max(self.progress.step, 1) or 0.03
+
     def cool_down(
         self, folder: Path, minutes: float | None = None, steps: int | None = None
     ) -> None:
         """Branch off into another folder and end the run there, in these steps or in about that
-        many minutes at the pace until now."""
+        many minutes at the present pace."""
         if self.progress.cooling is not None:
             raise InvalidInput(
                 "This run cools down already: resume it without asking for it again."
             )
         if state.load(folder) is not None:
             raise InvalidInput(f"There is a run in {folder} already: branch off into a new folder.")
-        seconds = self.progress.seconds / max(self.progress.step, 1) or 0.03
-        steps = steps or max(1, round(60 * (minutes or 1.0) / seconds))
+        steps = steps or max(1, round(60 * (minutes or 1.0) / self._pace()))
         self.folder = folder
         self.progress.parts = []  # what was saved stays with the run that goes on
         self.progress.cooling = (self.progress.step, steps)

@@ -204,7 +204,8 @@ def test_a_folder_of_another_run_is_refused(tmp_path):
 def test_a_run_that_ends_branches_off_and_cools_down(tmp_path):
     trunk = trained(tmp_path / "trunk", steps=6)
     before = {name: weight.clone() for name, weight in trunk.network.state_dict().items()}
-    trunk.progress.seconds = 6.0  # a second a step
+    trunk.progress.seconds = 6.0
+    trunk.progress.log = [{"step": 3, "seconds": 3.0}, {"step": 6, "seconds": 6.0}]
     trunk.cool_down(tmp_path / "end", minutes=0.1)
     assert trunk.progress.cooling == (6, 6)
     trunk.run(5, steps=2)
@@ -225,6 +226,14 @@ def test_a_run_that_ends_branches_off_and_cools_down(tmp_path):
         resumed.cool_down(tmp_path / "other", 1)
     with pytest.raises(InvalidInput, match=r"a run in .* already"):
         again.cool_down(tmp_path / "end", 1)
+
+
+def test_minutes_to_cool_down_are_counted_by_the_present_pace(tmp_path):
+    trunk = trained(tmp_path / "trunk", steps=6)
+    trunk.progress.seconds = 62.0  # quick steps first, then some of 20 seconds
+    trunk.progress.log = [{"step": 3, "seconds": 2.0}, {"step": 6, "seconds": 62.0}]
+    trunk.cool_down(tmp_path / "end", minutes=1)
+    assert trunk.progress.cooling == (6, 3)
 
 
 def test_the_average_is_exported_unless_the_last_step_is_asked_for(tmp_path):
