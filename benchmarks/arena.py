@@ -8,7 +8,8 @@ Needs the environment of ``make autogluon``. Default configurations, bagged in e
 v0.1's preprocessing and metrics. The tables are local copies of TabArena's, the smallest first; one
 split each, the first of three folds. ``--work`` keeps what TabArena's runner has finished, and what
 ``--out`` has is not made again, so a run that was ended goes on where it was. Processes with
-different ``--tables`` may share both. ``--again CRUMB`` replaces the records of CRUMB.
+different ``--tables`` may share both. ``--again CRUMB`` replaces the records of CRUMB. With
+``--busy``, for a machine that does other work as well, the report leaves out the seconds.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ def measured(
         raise_on_failure=False,
     )
     facts = {"table": about["name"], "rows": about["n_rows"], "columns": about["n_features"]}
+    facts |= {"busy": True} if options.busy else {}
     results = runner.run_all(experiments(options, ways))
     return [common.say(facts | record_of(one)) for one in results]
 
@@ -136,7 +138,10 @@ def tables_of(options: argparse.Namespace) -> list[common.Record]:
 
 def report(records: list[common.Record]) -> str:
     """Ranks over the tables that all ways have finished, duels with CRUMB, and all errors."""
-    found = pd.DataFrame(records).set_index(["rows", "table", "columns", "metric", "way"])
+    found = pd.DataFrame(records)
+    if "busy" in found:
+        found.loc[found["busy"].eq(True), ["train_s", "predict_s"]] = np.nan
+    found = found.set_index(["rows", "table", "columns", "metric", "way"])
     wide = found.unstack("way").sort_index()
     several = wide.index.get_level_values("rows") * (FOLDS - 1) / FOLDS > ONE_CONTEXT
     groups = {"": wide, ", one context": wide[~several], ", several contexts": wide[several]}
@@ -151,8 +156,8 @@ def report(records: list[common.Record]) -> str:
 
 def duels(wide: pd.DataFrame) -> str:
     """Ratios are CRUMB's over the other's, by table: of errors the geometric mean, of seconds the
-    median. p is of Wilcoxon's test of the logarithms of the errors' ratios. A duel counts the
-    tables that both have finished."""
+    median, where neither machine was busy. p is of Wilcoxon's test of the logarithms of the errors'
+    ratios. A duel counts the tables that both have finished."""
     ranks, lines = wide["error"].dropna().rank(axis=1), []
     for way in WAYS:
         logs = np.log(wide["error", CRUMB] / wide["error", way]).dropna()
@@ -172,6 +177,7 @@ def main() -> None:
     made.add_argument("--tables", nargs="+", help="by name; default: all of TabArena's")
     made.add_argument("--ways", nargs="+", default=WAYS, help="CRUMB, and TabArena's names")
     made.add_argument("--again", nargs="+", default=(), help="ways whose records are replaced")
+    made.add_argument("--busy", action="store_true", help="the machine does other work as well")
     made.add_argument("--stop-after", type=float, default=float("inf"), help="minutes")
     options = common.asked(made, report)
     if options.work is None:

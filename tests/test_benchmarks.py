@@ -262,6 +262,16 @@ def test_report_of_the_arena(tmp_path: Path) -> None:
     ]
 
 
+def test_seconds_of_a_busy_machine_do_not_count_in_the_arena(tmp_path: Path) -> None:
+    records = arena_records("quiet", 100, 0.2, 0.1, 0.3, 0.4)
+    records += arena_records("noisy", 200, 0.1, 0.8, 0.2, 0.4)
+    records[4]["busy"] = True  # LightGBM's
+    (tmp_path / "out.json").write_text(json.dumps({"records": records}))
+    printed = run("arena.py", "--report", tmp_path / "out.json")
+    assert "| LightGBM | 1.50 | 1 of 2 | 1–1 | 2.000 | 1 | 0.5 | 1 |" in printed
+    assert "| CatBoost | 2.50 | 0 of 2 | 1–1 | 1.155 | 1 | 2.17 | 1 |" in printed  # √(4 / 3)
+
+
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 
