@@ -26,6 +26,7 @@ RUNS = {  # how their files end, and their colours
     "gentle-even, longer": ("-gentle-long", "#d11f6a"),
     "its continuation, smooth": ("-smooth", "#c48a00"),
     "its continuation, larger batches": ("-double", "#0a8f8f"),
+    "again from its trunk": ("-double-on", "#e02020"),
 }
 ENDED = {"classification-deeper": 22_691}  # when its rate began to fall: the log has both pieces
 
@@ -40,13 +41,23 @@ def main() -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4), width_ratios=(1.35, 1, 1))
+    figure, axes = plt.subplots(1, 3, figsize=(13, 4.6), width_ratios=(1.35, 1, 1))
     variants(axes[0], json.loads((args.results / "ablations.json").read_text()))
+    lines: dict[str, Any] = {}
     for axis, task in zip(axes[1:], ("classification", "regression"), strict=True):
-        runs(axis, args.results, task)
+        lines |= runs(axis, args.results, task)
+        axis.set_xlabel("GPU minutes after the start")
+        loss = "log-loss" if task == "classification" else "pinball loss"
+        axis.set_title(f"{task}: {loss}, held-out tables", fontsize=10)
+    ends = axes[1].inset_axes((0.46, 0.5, 0.54, 0.46), xlim=(22, 33.5), ylim=(0.4899, 0.4937))
+    runs(ends, args.results, "classification")
+    ends.tick_params(labelsize=7)
+    axes[1].indicate_inset_zoom(ends)
     for axis in axes:
         axis.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
+    named = [(lines[name], name) for name in RUNS]
+    figure.legend(*zip(*named, strict=True), loc="lower right", ncols=6, fontsize=8, frameon=False)
+    figure.tight_layout(rect=(0, 0.09, 1, 1))
     figure.savefig(args.out, dpi=120)
 
 
@@ -66,8 +77,10 @@ def variants(axis: Any, results: dict[str, Any]) -> None:
     axis.set_title("variants, equal seconds", fontsize=10)
 
 
-def runs(axis: Any, folder: Path, task: str) -> None:
-    """Held-out loss of the averaged weights, of every run of a task; dashed: the rate falls."""
+def runs(axis: Any, folder: Path, task: str) -> dict[str, Any]:
+    """Held-out loss of the averaged weights, of every run of a task, as lines by their names;
+    dashed: the rate falls."""
+    lines = {}
     for name, (ending, colour) in RUNS.items():
         path = folder / f"{task}{ending}.json"
         if not path.exists():
@@ -84,11 +97,8 @@ def runs(axis: Any, folder: Path, task: str) -> None:
         (line,) = axis.plot(*zip(*falling, strict=True), "o--", color=colour, markersize=3)
         if constant:
             (line,) = axis.plot(*zip(*constant, strict=True), "o-", color=colour, markersize=3)
-        line.set_label(name)
-    axis.set(xlabel="GPU minutes after the start")
-    loss = "log-loss" if task == "classification" else "pinball loss"
-    axis.set_title(f"{task}: {loss}, held-out tables", fontsize=10)
-    axis.legend(fontsize=8, frameon=False)
+        lines[name] = line
+    return lines
 
 
 if __name__ == "__main__":
