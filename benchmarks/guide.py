@@ -3,14 +3,14 @@
     python benchmarks/guide.py --out benchmarks/results/guide.json
     python benchmarks/guide.py --tables adult kin8nm --seeds 1
     python benchmarks/guide.py --report benchmarks/results/guide.json
-    python benchmarks/guide.py --kinds --seed 5 --out benchmarks/results/guide_kinds.json
+    python benchmarks/guide.py --curves --seed 5 --out benchmarks/results/guide_curves.json
 
 Real tables, the embedded network, LightGBM with early stopping. Log-loss or RMSE over the queries;
 a difference is significant by the losses of single queries (paired, 1.96 standard errors, over
 all seeds). K and n are smaller than the defaults, so that a table takes about a minute on a CPU.
---kinds: what random cuts and curves bring beside trees with few leaves and with many, without a
-network, on every table of at least 5,000 rows. Pools have 60 % of the rows, at most 60,000; of the
-others, at most 40,000 are queries.
+--curves: what the curves of a guide bring beside its trees, without a network, on every table of at
+least 5,000 rows. Pools have 60 % of the rows, at most 60,000; of the others, at most 40,000 are
+queries.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TABLES = {
     "electrical_grid_stability": 8_000,
 }
 WAYS = ("alone", "guided", "trees", "mean", "auto")
-LEAST_ROWS, MOST_ROWS, MOST_QUERIES = 5_000, 60_000, 40_000  # for --kinds
+LEAST_ROWS, MOST_ROWS, MOST_QUERIES = 5_000, 60_000, 40_000  # for --curves
 
 
 def read(
@@ -130,7 +130,7 @@ def summary(records: list[common.Record]) -> str:
     return common.markdown(lines, ["table", "rows", *WAYS, "auto takes", "auto is"])
 
 
-def run_kinds(folder: Path, about: common.Record, seed: int) -> common.Record:
+def run_curves(folder: Path, about: common.Record, seed: int) -> common.Record:
     rows = min(MOST_ROWS, int(0.6 * about["n_rows"]))
     queries = min(MOST_QUERIES, about["n_rows"] - rows)
     X_pool, y_pool, X, y = read(folder, about["name"], rows, queries, seed)
@@ -140,61 +140,53 @@ def run_kinds(folder: Path, about: common.Record, seed: int) -> common.Record:
     if kind is CrumbClassifier:
         y = np.searchsorted(model.classes_, y)
     guide, asked = model.pool_.guide, model.encode(X)[0]
-    many, random, smooth = guide.learner.shares
-    ways = {"trees": (many, 0.0, 0.0), "random": (many, random, 0.0), "all": (many, random, smooth)}
-    losses = {}
-    for way, guide.learner.shares in ways.items():
+    shares, losses = guide.learner.shares, {}
+    for way, smooth in (("trees", 0.0), ("with curves", shares[1])):
+        guide.learner.shares = shares[0], smooth
         losses[way] = loss(y, guide.answers(asked))
-    gap = losses["all"] - losses["trees"]
-    record = {"table": about["name"], "seed": seed, "rows": len(X_pool), "queries": len(y)}
-    record |= {way: float(one.mean()) for way, one in losses.items()}
-    record |= {"errors": float(gap.mean() / (gap.std() / len(gap) ** 0.5 or 1.0))}
-    shares = [round(share, 2) for share in ways["all"]]
-    return common.say({**record, "shares": shares, "fit_seconds": round(seconds, 1)})
+    gap = losses["with curves"] - losses["trees"]
+    about = {"table": about["name"], "seed": seed, "rows": len(X_pool), "queries": len(y)}
+    about |= {way: float(one.mean()) for way, one in losses.items()}
+    about |= {"errors": float(gap.mean() / (gap.std() / len(gap) ** 0.5 or 1.0))}
+    return common.say({**about, "share": round(shares[1], 3), "fit_seconds": round(seconds, 1)})
 
 
-def summary_of_kinds(records: list[common.Record]) -> str:
-    """Ratios of losses to those of trees with few leaves and many; standard errors of the last."""
-    lines, said = [], []
-    for one in records:
-        ratios = [f"{one[way] / one['trees']:.4f}" for way in ("random", "all")]
-        about = [one["table"], one["rows"], one["queries"], ", ".join(map(str, one["shares"]))]
-        lines.append([*about, *ratios, f"{one['errors']:.1f}"])
-    for way, base in (("random", "trees"), ("all", "random"), ("all", "trees")):
-        ratios = np.array([one[way] / one[base] for one in records])
-        counts = f"lower on {(ratios < 1).sum()}, higher on {(ratios > 1).sum()} of {len(ratios)}"
-        p = wilcoxon(np.log(ratios)).pvalue
-        said.append(f"{way} / {base}: {counts}, median {np.median(ratios):.4f}, p = {p:.2g}")
-    head = [
-        "table",
-        "rows",
-        "queries",
-        "shares",
-        "with random cuts",
-        "and curves",
-        "standard errors",
+def summary_of_curves(records: list[common.Record]) -> str:
+    ratios = np.array([one["with curves"] / one["trees"] for one in records])
+    lines = [
+        [
+            one["table"],
+            one["rows"],
+            one["queries"],
+            one["share"],
+            f"{ratio:.4f}",
+            f"{one['errors']:.1f}",
+        ]
+        for one, ratio in zip(records, ratios, strict=True)
     ]
-    return "\n".join([common.markdown(lines, head), "", *said])
-
-
-def either_summary(records: list[common.Record]) -> str:
-    return (summary_of_kinds if "shares" in records[0] else summary)(records)
+    head = ["table", "rows", "queries", "share of curves", "ratio of losses", "standard errors"]
+    wins, level = (ratios < 1).sum(), (ratios == 1).sum()
+    said = f"lower on {wins}, equal on {level} of {len(ratios)}; median {np.median(ratios):.4f}, "
+    said += f"p = {wilcoxon(np.log(ratios)).pvalue:.2g}"
+    return f"{common.markdown(lines, head)}\n\n{said}"
 
 
 def main() -> None:
     made = common.parser(__doc__, seeds=2, queries=400, clusters=16, context_size=400)
     common.add_data(made)
     made.add_argument("--tables", nargs="+", choices=TABLES, default=list(TABLES))
-    made.add_argument("--kinds", action="store_true", help="kinds of trees, and curves")
-    made.add_argument("--seed", type=int, default=0, help="of --kinds")
-    options = common.asked(made, either_summary)
+    made.add_argument("--curves", action="store_true", help="trees with and without curves")
+    made.add_argument("--seed", type=int, default=0, help="of --curves")
+    options = common.asked(
+        made, lambda some: (summary_of_curves if "share" in some[0] else summary)(some)
+    )
     records: list[common.Record] = []
-    if options.kinds:
+    if options.curves:
         for about in common.index(options.data).values():
             if about["n_rows"] >= LEAST_ROWS:
-                records.append(run_kinds(options.data, about, options.seed))
+                records.append(run_curves(options.data, about, options.seed))
                 common.write(options, records)
-        print(summary_of_kinds(records))
+        print(summary_of_curves(records))
         return
     for seed in range(options.seeds):
         for name in options.tables:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
 
-from crumb.trees import MORE_ROWS, ROUNDS, TREES, WIDE, Trees, scattered
+from crumb.trees import LEAVES, MORE_ROWS, ROUNDS, WIDE, Trees, scattered
 
 
 def rows(count: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -37,10 +37,10 @@ def test_training_stops_early_and_the_whole_pool_takes_as_many_rounds() -> None:
     assert known.tolist() == [0, 1, 2]
     assert trees.rounds == [tuple(booster.best_iteration for booster in boosters)]
     whole, *_ = trees.fit(X, y, None)
-    for one, other, rounds, kind in zip(boosters, whole, trees.rounds[0], TREES, strict=True):
+    for one, other, rounds, leaves in zip(boosters, whole, trees.rounds[0], LEAVES, strict=True):
         assert one.best_iteration < ROUNDS
         assert other.current_iteration() == int(MORE_ROWS * rounds)
-        assert kind.items() <= one.params.items()
+        assert one.params["num_leaves"] == leaves
 
 
 def test_the_kind_that_explains_more_has_the_larger_share() -> None:
@@ -53,11 +53,11 @@ def test_the_kind_that_explains_more_has_the_larger_share() -> None:
         trees = ready(None, X)
         known = trees.answers(trees.fit(X[:2000], y[:2000], np.arange(200)), X[2000:])
         trees.weigh(y[2000:], known)
-        expected = known[0]
-        for kind, share in zip(known[1:], trees.shares, strict=True):
-            expected = (1 - share) * expected + share * kind
+        (share, of_curves), (few, many, curves) = trees.shares, known
+        of_trees = (1 - share) * few + share * many
+        expected = (1 - of_curves) * of_trees + of_curves * curves
         np.testing.assert_allclose(trees.joined(known), expected)
-        shares[name], _, smooth[name] = trees.shares
+        shares[name], smooth[name] = share, of_curves
     assert shares["noise"] < 0.3
     assert shares["noise"] < shares["fine"]
     assert smooth["noise"] > 0.25  # a straight line: all but nothing, and half of it
@@ -74,7 +74,7 @@ def test_trees_do_not_depend_on_the_number_of_threads() -> None:
 
 def test_the_text_of_a_model_is_the_model() -> None:
     X, y = rows()
-    (booster, *_), *_ = ready(3, X).fit(X, y, np.arange(60))
+    (booster, _), *_ = ready(3, X).fit(X, y, np.arange(60))
     again = lightgbm.Booster(model_str=booster.model_to_string())
     np.testing.assert_array_equal(again.predict(X), booster.predict(X))
 
@@ -105,11 +105,7 @@ def test_many_classes_have_fewer_rounds(monkeypatch) -> None:
     X, y = rows()
     trees = ready(3, X)
     boosters, *_ = trees.fit(X, y, np.arange(60))
-    assert [booster.num_trees() for booster in boosters] == [
-        30,
-        30,
-        30,
-    ]  # ten rounds of three trees
+    assert [booster.num_trees() for booster in boosters] == [30, 30]  # ten rounds of three trees
 
 
 @pytest.mark.parametrize("n_classes", [None, 2, 3])

@@ -378,9 +378,10 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
         labels, and gives a matrix. The PFN always sees the original columns.
     guide : {"trees", "auto"}, estimator or None, default=None
         A model of the whole pool, whose out-of-fold predictions are one more column for the network
-        (docs/guide.md). ``"trees"``: LightGBM with early stopping (extra ``guide``). An estimator:
-        any scikit-learn classifier with probabilities, or regressor. ``"auto"``: trees that are
-        shown to the network, averaged with it, or left out, by what held-out rows of the pool say.
+        (docs/guide.md). ``"trees"``: LightGBM with early stopping, and an additive model (extra
+        ``guide``). An estimator: any scikit-learn classifier with probabilities, or regressor.
+        ``"auto"``: trees that are shown to the network, averaged with it, or left out, by what
+        held-out rows of the pool say.
     guide_folds : {"time", "groups"}, splitter or None, default=None
         How the pool is cut for out-of-fold predictions. None: five random folds. ``"time"``: rows
         stand in the order of time, and models answer later rows. ``"groups"``: folds do not part

@@ -1,9 +1,8 @@
 """What a guide can be: boosted trees (LightGBM) with curves, or any scikit-learn estimator.
 
 Both learn from rows as the encoder leaves them. They answer with class probabilities (kinds, n, C),
-or with numbers (kinds, n): there are trees with few leaves, with many, and with random cuts, and an
-additive model (additive.py). LightGBM is imported when it is used, and is saved in its own text
-format.
+or with numbers (kinds, n): there are trees with few leaves, trees with many, and an additive model
+(additive.py). LightGBM is imported when it is used, and is saved in its own text format.
 """
 
 from __future__ import annotations
@@ -29,12 +28,8 @@ MOST_TREES = 5_000  # a round has a tree for each of more than two classes
 USUAL = 100  # rounds where nothing says how many
 PIECE = 256  # rows that an estimator answers at a time: see pfn/sklearn.py
 MORE_ROWS = 1.1  # the model of the whole pool takes as many more rounds than those of the folds
-TREES: tuple[dict[str, Any], ...] = (
-    {"num_leaves": 15},  # better for noise
-    {"num_leaves": 127},  # better for fine steps
-    {"num_leaves": 31, "extra_trees": True, "feature_fraction": 0.6},  # random cuts: steady
-)
-STEADY = 0.5  # of the share of random cuts and curves: a mean of six models helps the others more
+LEAVES = (15, 127)  # few are better for noise, many for fine steps
+CURVES = 0.5  # of their share: a mean of six models is better than one, but for curves hardly
 WIDE = 40  # a column with more categories is given as the mean target of each
 SETTINGS = {
     "learning_rate": 0.1,
@@ -100,7 +95,7 @@ def lightgbm() -> Any:
 
 @dataclass(eq=False)
 class Trees:
-    """LightGBM with early stopping, in three kinds, and curves."""
+    """LightGBM with early stopping, once with few leaves and once with many; and curves."""
 
     n_classes: int | None
     categories: list[int]  # the columns that hold them
@@ -108,11 +103,10 @@ class Trees:
     jobs: int = 1
     words: dict[int, list[str]] = field(default_factory=dict)  # of the first table, sorted
     slots: Slots = field(default_factory=Slots)  # of curves, by the first table
-    # Of each kind but the first, in what it makes up with those before it.
-    shares: tuple[float, ...] = (0.5, 0.25, 0.25)
+    shares: tuple[float, float] = (0.5, 0.25)  # of many leaves among trees, of curves in all
     rounds: list[tuple[int, ...]] = field(default_factory=list)  # after which trainings stopped
     weights: list[float] = field(default_factory=list)  # that were best for curves
-    kinds = len(TREES) + 1
+    kinds = len(LEAVES) + 1
 
     def table(self, rows: Rows) -> np.ndarray:
         """Numbers; a category is the place of its word, and NaN where the pool has no such word."""
@@ -154,15 +148,15 @@ class Trees:
         if stop is not None and len(stop):
             several = self.n_classes and len(known) > 2
             most = max(1, MOST_TREES // len(known)) if several else ROUNDS
-            rounds = [min(most, ROUNDS)] * len(TREES)
+            rounds = [min(most, ROUNDS)] * len(LEAVES)
             more["valid_sets"] = [
                 gbm.Dataset(self._by_means(table[stop], means), target[stop], reference=data)
             ]
             more["callbacks"] = [gbm.early_stopping(PATIENCE, verbose=False)]
         settings = {**SETTINGS, **self._objective(len(known))}
         boosters = [
-            gbm.train({**settings, **kind}, data, count, **more)
-            for kind, count in zip(TREES, rounds, strict=True)
+            gbm.train({**settings, "num_leaves": leaves}, data, count, **more)
+            for leaves, count in zip(LEAVES, rounds, strict=True)
         ]
         if more:
             self.rounds.append(tuple(booster.best_iteration for booster in boosters))
@@ -209,7 +203,7 @@ class Trees:
         return _replaced(table, wide, means[np.arange(len(wide)), places])
 
     def _usual(self) -> Iterable[float]:
-        return np.mean(self.rounds, axis=0) if self.rounds else [USUAL] * len(TREES)
+        return np.mean(self.rounds, axis=0) if self.rounds else [USUAL] * len(LEAVES)
 
     def _objective(self, known: int) -> dict[str, Any]:
         about = {"seed": self.seed % 2**31, "num_threads": self.jobs}
@@ -238,19 +232,18 @@ class Trees:
         return scattered(found.reshape(len(found), -1), known, self.n_classes)
 
     def weigh(self, y: np.ndarray, answers: np.ndarray) -> None:
-        first, shares = answers[0], []
-        for one, counts in zip(answers[1:], (1.0, STEADY, STEADY), strict=True):
-            found = losses(y, first, one)[None]
-            share = counts * mean_share(found, len(y), self.n_classes is None)[1]
-            first = mixture(first, one, share)
-            shares.append(share)
-        self.shares = tuple(shares)
+        few, many, curves = answers
+        among = self._share(y, few, many)
+        self.shares = among, CURVES * self._share(y, mixture(few, many, among), curves)
+
+    def _share(self, y: np.ndarray, first: np.ndarray, second: np.ndarray) -> float:
+        found = losses(y, first, second)[None]
+        return mean_share(found, len(y), self.n_classes is None)[1]
 
     def joined(self, answers: np.ndarray) -> np.ndarray:
-        first = answers[0]
-        for one, share in zip(answers[1:], self.shares, strict=True):
-            first = mixture(first, one, share)
-        return first
+        few, many, curves = answers
+        among, smooth = self.shares
+        return mixture(mixture(few, many, among), curves, smooth)
 
 
 @dataclass(eq=False)
