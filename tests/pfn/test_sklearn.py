@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -154,6 +155,41 @@ def test_what_is_no_model(model: Any) -> None:
         match=r"a name \(embedded, .*tabpfn-v3.5-fast\), the path .* scikit-learn classifier; got",
     ):
         CrumbClassifier(model=model).fit(numbers(20, 1), classes(20, 2))
+
+
+class Counting(BaseEstimator):
+    """Answers with what is most common."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        self.classes_, self.counts_ = np.unique(y, return_counts=True)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        return np.repeat(self.classes_[self.counts_.argmax()], len(X))
+
+
+class CountingClassifier(Counting, ClassifierMixin):  # the mixin last, as in TabDPT and Mitra
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return np.tile(self.counts_ / self.counts_.sum(), (len(X), 1))
+
+
+class CountingRegressor(Counting, RegressorMixin):
+    pass
+
+
+@pytest.mark.parametrize("wrap", [clone, piped], ids=["alone", "in a pipeline"])
+def test_mixin_may_come_last(wrap: Callable[[Any], Any]) -> None:
+    X, y = numbers(60, 1), classes(60, 2)
+    classifier, regressor = wrap(CountingClassifier()), wrap(CountingRegressor())
+    crumb = CrumbClassifier(model=classifier, strategy="full", device="cpu").fit(X, y)
+    np.testing.assert_allclose(crumb.predict_proba(X[:2])[1], np.bincount(y) / 60)
+    rounded = CrumbRegressor(model=regressor, guide=regressor, strategy="full", device="cpu")
+    assert rounded.fit(X, y.astype(float)).predict(X[:2]).shape == (2,)
+    CrumbClassifier(model=classifier, guide=classifier, device="cpu").fit(X, y)
+    with pytest.raises(InvalidInput, match="scikit-learn classifier; got"):
+        CrumbClassifier(model=regressor).fit(X, y)
+    with pytest.raises(InvalidInput, match="a scikit-learn regressor, got"):
+        CrumbRegressor(guide=classifier).fit(X, y.astype(float))
 
 
 def test_path_as_text_and_as_path(tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:

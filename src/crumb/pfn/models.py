@@ -446,12 +446,9 @@ def _by_checkpoint(
 
 
 def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
-    from sklearn.base import is_classifier, is_regressor
+    from crumb.pfn.sklearn import SklearnBackend, is_estimator
 
-    from crumb.pfn.sklearn import SklearnBackend
-
-    fits = is_classifier if task == "classification" else is_regressor
-    if isinstance(model, type) or not hasattr(model, "fit") or not fits(model):
+    if not is_estimator(model, task):
         wanted = "classifier" if task == "classification" else "regressor"
         raise InvalidInput(
             f"model must be a name ({', '.join(model_names())}), the path of a checkpoint "

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier, is_regressor
+from sklearn.pipeline import Pipeline
 
 from crumb.machine import one_thread
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output, Tasks
@@ -26,6 +27,19 @@ PIECE = 256
 # Rows of a context up to which threads do not help an estimator: they wait for each other at every
 # small step, on a busy machine for many times the time of the work.
 SMALL = 10_000
+
+
+def is_estimator(model: Any, task: str) -> bool:
+    """Whether this is a scikit-learn estimator for a task.
+
+    A class that names the mixin after BaseEstimator has no type in scikit-learn's eyes.
+    """
+    if isinstance(model, type) or not hasattr(model, "fit"):
+        return False
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if task == "classification":
+        return is_classifier(model) or isinstance(last, ClassifierMixin)
+    return is_regressor(model) or isinstance(last, RegressorMixin)
 
 
 class SklearnBackend(Backend):
