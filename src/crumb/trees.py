@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.base import clone
 from sklearn.preprocessing import TargetEncoder
 
 from crumb.additive import USUAL_WEIGHT, Slots, choose_values, fit_values, summed
@@ -21,6 +21,7 @@ from crumb.errors import BackendUnavailable, InvalidInput
 from crumb.machine import quiet
 from crumb.mixing import losses, mean_share, mixture
 from crumb.pfn.base import TargetScale
+from crumb.pfn.sklearn import is_estimator
 from crumb.table.encoder import Rows, column, number_column, texts
 
 ROUNDS, PATIENCE = 2_000, 50  # of boosting at most, and without progress
@@ -74,8 +75,7 @@ def check_learner(guide: Any, task: str) -> None:
     if isinstance(guide, str) and guide in ("trees", "auto"):
         lightgbm()
         return
-    fits = is_classifier if task == "classification" else is_regressor
-    if isinstance(guide, (str, type)) or not hasattr(guide, "fit") or not fits(guide):
+    if not is_estimator(guide, task):
         wanted = "classifier" if task == "classification" else "regressor"
         raise InvalidInput(
             f"guide must be None, 'trees', 'auto' or a scikit-learn {wanted}, got {guide!r}."

@@ -92,6 +92,38 @@ def test_truncated_file(share: float, tabicl_classifier: Path, tmp_path: Path) -
         fit(path)
 
 
+@pytest.mark.parametrize("source", ["tabicl_classifier", "tabpfn_v1"])
+def test_altered_weights(source: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    whole = request.getfixturevalue(source)
+    path = tmp_path / f"altered{whole.suffix}"
+    with zipfile.ZipFile(whole) as archive:
+        part = max(archive.infolist(), key=lambda one: one.file_size)
+        weights = archive.read(part)
+    path.write_bytes(whole.read_bytes().replace(weights, weights[:-4] + bytes([0, 0, 128, 63])))
+    with pytest.raises(InvalidCheckpoint) as caught:
+        fit(path)
+    sentence = f"altered after it was written (the checksum of {part.filename!r} in it differs): "
+    assert sentence + "download or copy it again." in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["in the old format", "without checksums"])
+def test_files_that_have_no_checksums(how: str, tabicl_classifier: Path, tmp_path: Path) -> None:
+    content, path = torch.load(tabicl_classifier, weights_only=True), tmp_path / "plain.ckpt"
+    if how == "in the old format":
+        torch.save(content, path, _use_new_zipfile_serialization=False)
+        assert not zipfile.is_zipfile(path)
+    else:
+        if not hasattr(torch.serialization, "set_crc32_options"):
+            pytest.skip("this torch always writes them")
+        torch.serialization.set_crc32_options(False)
+        try:
+            torch.save(content, path)
+        finally:
+            torch.serialization.set_crc32_options(True)
+        assert zipfile.ZipFile(path).testzip() is not None
+    fit(path)
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -169,6 +201,8 @@ def test_reason_is_given_for_python_objects(tabicl_classifier: Path, tmp_path: P
     ("content", "sentence"),
     [
         ([1, 2], "has no 'config' and 'state_dict'"),
+        ((1, 2), "has no 'config' and 'state_dict'"),
+        ((1, 2, 3), "'config' or 'state_dict' is no dictionary"),
         ({"state_dict": {}}, "has no 'config' and 'state_dict'"),
         ({"config": 3, "state_dict": {}}, "'config' or 'state_dict' is no dictionary"),
         ({"config": {}, "state_dict": [1]}, "'config' or 'state_dict' is no dictionary"),

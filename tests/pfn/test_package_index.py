@@ -118,14 +118,9 @@ def test_no_network(card: ModelCard, own: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("PIP_FIND_LINKS")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")  # nothing listens there
     start = time.perf_counter()
-    assert "No matching distribution found for tiny==1.0" in refusal(card, own)
+    said = "(No matching distribution found for tiny==1.0; pip's index may be out of reach)"
+    assert said in refusal(card, own)
     assert time.perf_counter() - start < 30
-
-
-def test_folder_that_cannot_be_written(card: ModelCard, own: Path, tmp_path: Path) -> None:
-    own.write_text("a file where the folder should be")
-    with pytest.raises(WeightsMissing, match="File exists"):
-        fetch(card)
 
 
 FULL = """
@@ -151,5 +146,7 @@ def test_disk_that_is_full(card: ModelCard, own: Path, tmp_path: Path, share: fl
         [sys.executable, "-c", FULL, *about], capture_output=True, text=True, timeout=120
     )
     assert "File too large" in done.stdout, done.stderr
+    assert "needs about three times the room of the file" in done.stdout
+    assert ".fetching-" not in done.stdout
     assert len(done.stdout.splitlines()) == 1
     assert list(own.iterdir()) == []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import (
     HistGradientBoostingClassifier,
@@ -156,6 +157,41 @@ def test_what_is_no_model(model: Any) -> None:
         CrumbClassifier(model=model).fit(numbers(20, 1), classes(20, 2))
 
 
+class Counting(BaseEstimator):
+    """Answers with what is most common."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        self.classes_, self.counts_ = np.unique(y, return_counts=True)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        return np.repeat(self.classes_[self.counts_.argmax()], len(X))
+
+
+class CountingClassifier(Counting, ClassifierMixin):  # the mixin last, as in TabDPT and Mitra
+    def predict_proba(self, X: Any) -> np.ndarray:
+        return np.tile(self.counts_ / self.counts_.sum(), (len(X), 1))
+
+
+class CountingRegressor(Counting, RegressorMixin):
+    pass
+
+
+@pytest.mark.parametrize("wrap", [clone, piped], ids=["alone", "in a pipeline"])
+def test_mixin_may_come_last(wrap: Callable[[Any], Any]) -> None:
+    X, y = numbers(60, 1), classes(60, 2)
+    classifier, regressor = wrap(CountingClassifier()), wrap(CountingRegressor())
+    crumb = CrumbClassifier(model=classifier, strategy="full", device="cpu").fit(X, y)
+    np.testing.assert_allclose(crumb.predict_proba(X[:2])[1], np.bincount(y) / 60)
+    rounded = CrumbRegressor(model=regressor, guide=regressor, strategy="full", device="cpu")
+    assert rounded.fit(X, y.astype(float)).predict(X[:2]).shape == (2,)
+    CrumbClassifier(model=classifier, guide=classifier, device="cpu").fit(X, y)
+    with pytest.raises(InvalidInput, match="scikit-learn classifier; got"):
+        CrumbClassifier(model=regressor).fit(X, y)
+    with pytest.raises(InvalidInput, match="a scikit-learn regressor, got"):
+        CrumbRegressor(guide=classifier).fit(X, y.astype(float))
+
+
 def test_path_as_text_and_as_path(tabicl_classifier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, queries = numbers(40, 1), classes(40, 2), numbers(5, 3)
     monkeypatch.chdir(tabicl_classifier.parent)
@@ -241,6 +277,7 @@ class Network(ClassifierMixin, BaseEstimator):
     """Loads its weights like packages with scikit-learn's interface do."""
 
     loads: ClassVar[list[str]] = []
+    fits: ClassVar[list[tuple[str, Any]]] = []  # with this device and seed
 
     def __init__(self, when: str = "made", device: str = "auto", random_state: Any = None):
         self.when, self.device, self.random_state = when, device, random_state
@@ -254,6 +291,7 @@ class Network(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> Network:
         if not hasattr(self, "_weights"):
             self._load()
+        self.fits.append((self.device, self.random_state))
         self.classes_, self.noise_ = np.unique(y), np.random.default_rng(self.random_state).normal()
         self.centres_ = np.stack([X[y == code].mean(axis=0) for code in self.classes_])
         return self
@@ -270,9 +308,10 @@ class Network(ClassifierMixin, BaseEstimator):
 def test_network_is_loaded_once_not_for_each_context(when: str) -> None:
     X, y, queries = np.nan_to_num(numbers(200, 1)), classes(200, 2), np.nan_to_num(numbers(40, 3))
     sizes = {"n_clusters": 5, "context_size": 40, "contexts_per_query": 1}
-    crumb = CrumbClassifier(model=Network(when), **sizes, device="cpu")
-    plan = crumb.fit(X, y).plan(queries)
+    model = Network(when)
     Network.loads.clear()
+    crumb = CrumbClassifier(model=model, **sizes, device="cpu")
+    plan = crumb.fit(X, y).plan(queries)
     first, again = (crumb.predict_proba(queries, plan=plan) for _ in range(2))
     assert len(Network.loads) == 1
     np.testing.assert_array_equal(first, again)
@@ -286,14 +325,17 @@ def test_network_is_loaded_once_not_for_each_context(when: str) -> None:
 
 def test_device_and_seed_that_were_left_open() -> None:
     X, y = np.nan_to_num(numbers(60, 1)), classes(60, 2)
-    crumb = CrumbClassifier(model=Network("fitted"), device="cpu", random_state=5).fit(X, y)
-    assert crumb.backend_.estimator.get_params() == {
-        "when": "fitted",
-        "device": "cpu",
-        "random_state": 5,
-    }
-    given = Network("fitted", device="mine", random_state=3)
-    assert CrumbClassifier(model=given, device="cpu").fit(X, y).backend_.estimator is given
+    open_, given = Network("fitted"), Network("fitted", device="mine", random_state=3)
+    for model, expected in (
+        (open_, [("cpu", 5)]),
+        (make_pipeline(StandardScaler(), make_pipeline(open_)), [("cpu", 5)]),
+        (given, [("mine", 3)]),
+    ):
+        Network.fits.clear()
+        crumb = CrumbClassifier(model=model, strategy="full", device="cpu", random_state=5)
+        crumb.fit(X, y).predict(X[:9])
+        assert Network.fits == expected
+    assert (open_.device, open_.random_state) == ("auto", None)
     forest = make_pipeline(SimpleImputer(), RandomForestClassifier(3))
     answers = [
         CrumbClassifier(model=forest, n_clusters=2, context_size=30).fit(X, y).predict_proba(X[:9])

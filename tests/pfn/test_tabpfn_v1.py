@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,21 @@ def test_options(tabpfn_v1: Path) -> None:
     assert_same(sharp, squared / squared.sum(axis=1, keepdims=True))
     with pytest.raises(InvalidInput, match="no option 'temperature'; it has n_estimators"):
         ours(tabpfn_v1, model_options={"temperature": 1.0}).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [
+        ("softmax_temperature", [0.0, -1.0, "hot", np.inf, np.nan, None, True]),
+        ("n_estimators", [0, 2.5, "a", None, True]),
+        ("random_state", [-1, 0.5, "a", None]),
+    ],
+)
+def test_options_with_wrong_values(option: str, values: list[Any], tabpfn_v1: Path) -> None:
+    for value in values:
+        with pytest.raises(InvalidInput) as caught:
+            ours(tabpfn_v1, model_options={option: value}).fit(numbers(20, 1), classes(20, 2))
+        assert re.fullmatch(rf"{option} must be a .*, got {value!r}\.", str(caught.value))
 
 
 def test_estimator_pickles_without_the_network(tabpfn_v1: Path) -> None:

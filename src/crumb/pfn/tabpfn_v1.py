@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice, product
+from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,7 +22,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from crumb.errors import InvalidInput
 from crumb.machine import free_bytes
+from crumb.options import positive
 from crumb.pfn.base import ContextTask, KeepingBackend, Output, Tasks
 from crumb.pfn.contexts import Slice, halved, in_groups, tensor_bytes
 from crumb.pfn.models import fitting, per_file, read_checkpoint
@@ -249,6 +252,15 @@ class Ensemble:
     random_state: int
     softmax_temperature: float = 0.8
 
+    def __post_init__(self) -> None:
+        positive("n_estimators", self.n_estimators)
+        positive("random_state", self.random_state, 0)
+        given = self.softmax_temperature
+        number = isinstance(given, Real) and not isinstance(given, bool)
+        if not (number and 0 < given < float("inf")):
+            said = f"softmax_temperature must be a positive number, got {given!r}."
+            raise InvalidInput(said)
+
 
 class TabPFNv1Backend(KeepingBackend):
     estimators: ClassVar = {"classification": Ensemble}
@@ -257,6 +269,7 @@ class TabPFNv1Backend(KeepingBackend):
 
     def open(self) -> None:
         super().open()
+        self.estimator()  # options with wrong values are refused now
         self.max_columns = self.network.features
 
     @property
