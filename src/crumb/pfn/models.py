@@ -113,7 +113,7 @@ def _read_cards(path: Path) -> Iterator[ModelCard]:
 # its package nor its papers have such a limit (docs/method.md). Costs: docs/backends.md.
 CARDS = tuple(_read_cards(Path(__file__).with_name("models.json")))
 COSTS = {card.name: card.cost for card in CARDS}
-ENDINGS = tuple({".pt", ".pth", *(Path(card.file).suffix for card in CARDS)})
+ENDINGS = tuple(sorted({".pt", ".pth", *(Path(card.file).suffix for card in CARDS)}))
 
 
 def model_names() -> list[str]:
