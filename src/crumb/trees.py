@@ -215,7 +215,7 @@ class Trees:
 
     def answers(self, model: Any, table: np.ndarray) -> np.ndarray:
         boosters, known, means, curves = model
-        if not boosters and self.n_classes:
+        if not boosters:  # rows of one class taught it
             found = [np.ones(len(table))] * self.kinds
         else:
             rows = self._by_means(table, means)
