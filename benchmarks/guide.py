@@ -140,9 +140,10 @@ def run_curves(folder: Path, about: common.Record, seed: int) -> common.Record:
     if kind is CrumbClassifier:
         y = np.searchsorted(model.classes_, y)
     guide, asked = model.pool_.guide, model.encode(X)[0]
-    shares, losses = guide.learner.shares, {}
-    for way, smooth in (("trees", 0.0), ("with curves", shares[1])):
-        guide.learner.shares = shares[0], smooth
+    (*trees, smooth), losses = guide.learner.shares, {}
+    among = tuple(share / sum(trees) for share in trees)
+    for way, shares in (("trees", (*among, 0.0)), ("with curves", (*trees, smooth))):
+        guide.learner.shares = shares
         losses[way] = loss(y, guide.answers(asked))
     gap = losses["with curves"] - losses["trees"]
     about = {"table": about["name"], "seed": seed, "rows": len(X_pool), "queries": len(y)}

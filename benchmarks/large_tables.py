@@ -5,6 +5,9 @@
     python benchmarks/large_tables.py --merge trees.json gpu.json --out all.json
     python benchmarks/large_tables.py --report benchmarks/results/large_tables.json
 
+With ``--keep FOLDER`` the losses of single queries are kept there, and ``--report … --keep FOLDER``
+says where guide="auto" is significantly worse than the better of its two parts.
+
 A seed holds 2,000 rows out as queries (stratified by class); all others are the pool. A record is
 written as soon as it is there, and what the file has is not run again. With ``--busy``, for a
 machine that does other work, seconds and memory are not reported, and a run without it does these
@@ -12,6 +15,7 @@ records again. Trees always run on the CPU: ``--device`` is for the networks. Th
 
     default         CRUMB as it is
     guide           with guide="auto"
+    guide-alone     what the guide's own models say, without a network
     one-context     with one context a query
     members-4       with four ensemble members
     micp, uniform   these strategies, with their defaults; MICP with plain columns, as published
@@ -44,7 +48,7 @@ import pandas as pd
 import torch
 from common import Record
 from defaults import score as classification_score
-from scipy.stats import wilcoxon
+from scipy.stats import ttest_rel, wilcoxon
 from sklearn.metrics import r2_score, root_mean_squared_error
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import LabelEncoder
@@ -55,6 +59,7 @@ from crumb.files import atomic_write
 from crumb.pfn.models import card_for, checksum, fetch
 
 LEAST_ROWS = 40_000
+LEAST = 1e-6  # a lower probability of the right class costs as much as this one
 RATE, ROUNDS, PATIENCE, HELD_OUT = 0.05, 2_000, 50, 0.1  # of boosting
 CRUMB: dict[str, dict[str, Any]] = {
     "default": {},
@@ -114,6 +119,13 @@ class Split:
         pool, asked = held_out(np.arange(len(y)), None if regression else y, queries, seed)
         return cls(table, flat, numeric, categorical, y, n_classes, pool, asked)
 
+    def losses(self, found: np.ndarray) -> np.ndarray:
+        """Of single queries: −log of the probability of the class, or the squared error."""
+        y = self.y[self.queries]
+        if self.n_classes is None:
+            return (y - found) ** 2
+        return -np.log(np.clip(found[np.arange(len(y)), y], LEAST, None))
+
     def scores(self, found: np.ndarray) -> dict[str, float]:
         y = self.y[self.queries]
         if self.n_classes is None:
@@ -168,6 +180,13 @@ def crumb(split: Split, settings: dict[str, Any], options: Any, seed: int) -> An
     return lambda: predict(split.table.iloc[split.queries])
 
 
+def guide_alone(split: Split, options: Any, seed: int) -> Answer:
+    kind = CrumbRegressor if split.n_classes is None else CrumbClassifier
+    model = kind(guide="trees", features=None, n_jobs=options.threads, random_state=seed)
+    model.fit(split.table.iloc[split.pool], split.y[split.pool])
+    return lambda: model.pool_.guide.answers(model.encode(split.table.iloc[split.queries])[0])
+
+
 def boosted(split: Split, method: str, options: Any, seed: int) -> Answer:
     labels = None if split.n_classes is None else split.y[split.pool]
     teach, stop = held_out(split.pool, labels, HELD_OUT, seed)
@@ -207,7 +226,7 @@ def catboost(kind: str, settings: dict[str, Any], categories: list[str], threads
 
 
 PEERS = {"lightgbm": lightgbm, "xgboost": xgboost, "catboost": catboost}
-METHODS = (*CRUMB, *PEERS, "sklearn")
+METHODS = (*CRUMB, "guide-alone", *PEERS, "sklearn")
 
 
 def histogram(split: Split, seed: int) -> Answer:
@@ -244,14 +263,14 @@ def learn(method: str, split: Split, options: Any, seed: int) -> Answer:
         return crumb(split, settings, options, seed)
     if method in PEERS:
         return boosted(split, method, options, seed)
-    return histogram(split, seed)
+    return guide_alone(split, options, seed) if method == "guide-alone" else histogram(split, seed)
 
 
 # Running
 
 
-def measure(method: str, split: Split, options: Any, seed: int) -> Record:
-    """Scores, seconds, and by how much memory rose."""
+def measure(method: str, split: Split, options: Any, seed: int, kept: Path | None = None) -> Record:
+    """Scores, seconds, and by how much memory rose. ``kept``: a file for losses of queries."""
     on_gpu = options.device.startswith("cuda")
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # what the method before freed would hide what this one takes
@@ -260,8 +279,11 @@ def measure(method: str, split: Split, options: Any, seed: int) -> Record:
     with common.PeakMemory() as memory:
         answer, fitting = common.timed(lambda: learn(method, split, options, seed))
         found, predicting = common.timed(answer)
+    found = np.asarray(found, dtype=float)
+    if kept is not None:
+        np.save(kept, split.losses(found).astype(np.float32))
     record = {
-        **split.scores(np.asarray(found, dtype=float)),
+        **split.scores(found),
         "fit_seconds": fitting,
         "predict_seconds": predicting,
         "peak_bytes": memory.peak - memory.start,
@@ -271,10 +293,10 @@ def measure(method: str, split: Split, options: Any, seed: int) -> Record:
     return record
 
 
-def tried(method: str, split: Split, options: Any, seed: int) -> Record:
+def tried(method: str, split: Split, options: Any, seed: int, kept: Path | None = None) -> Record:
     """One method on one table must not end the run."""
     try:
-        return measure(method, split, options, seed)
+        return measure(method, split, options, seed, kept)
     except DoesNotFit as error:
         return {"left_out": str(error)}
     except Exception as error:
@@ -326,6 +348,8 @@ def run(options: argparse.Namespace) -> None:
     found = load([options.out] if options.out is not None and options.out.exists() else [])
     found["environments"][options.device] = environment(options.device)
     todo = list(wanted(options, found["records"]))
+    if options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
     if todo:
         warm(sorted({method for _, _, left in todo for method in left}), options)
     for seed, about, left in todo:
@@ -337,11 +361,18 @@ def run(options: argparse.Namespace) -> None:
             record = dict(zip(KEY, key, strict=True)) | facts
             record |= {"network": network(method, about["task"], options.model)}
             record |= {"busy": options.busy, "threads": options.threads}
-            found["records"][key] = common.say(record | tried(method, split, options, seed))
+            kept = options.keep and options.keep / kept_as(about["name"], method, seed, key[3])
+            record |= tried(method, split, options, seed, kept)
+            found["records"][key] = common.say(record)
             save(options.out, found)
 
 
 # Files of results
+
+
+def kept_as(table: str, method: str, seed: int | str, device: str) -> str:
+    """The file that holds the losses of single queries."""
+    return f"{table}.{method}.{seed}.{device}.npy"
 
 
 def environment(device: str) -> dict[str, str]:
@@ -492,6 +523,34 @@ def verdict(means: pd.DataFrame, ours: str) -> list[Any]:
     return [len(gap), score, f"{np.exp(gap.median()):.3f}", f"{p:.2g}"]
 
 
+def beside_its_parts(folder: Path) -> str:
+    """guide="auto" and the better of CRUMB and the guide alone, over the queries of all seeds."""
+    lines = []
+    for path in sorted(folder.glob(kept_as("*", "guide", 0, "*"))):
+        table, _, _, device, _ = path.name.rsplit(".", 4)
+        where = {"guide": device, "default": device, "guide-alone": "cpu"}
+        each = {name: kept_losses(folder, table, name, there) for name, there in where.items()}
+        seeds = set.intersection(*(set(some) for some in each.values()))
+        if not seeds:
+            continue
+        all = {n: np.concatenate([some[s] for s in sorted(seeds)]) for n, some in each.items()}
+        ours, parts = all.pop("guide"), all
+        better = min(parts, key=lambda name: parts[name].mean())
+        p = [ttest_rel(ours, parts[better], alternative=way).pvalue for way in ("greater", "less")]
+        means = [one.mean() for one in (ours, *parts.values())]
+        verdict = "worse" if p[0] < 0.05 else "better" if p[1] < 0.05 else "level"
+        about = [table, device, len(seeds), *(f"{one:.4g}" for one in means), better]
+        lines.append([*about, verdict, f"{min(p):.2g}"])
+    head = ["table", "device", "seeds", "guide", "default", "guide-alone", "better part"]
+    return common.markdown(lines, [*head, "guide is", "p, one-sided"])
+
+
+def kept_losses(folder: Path, table: str, method: str, device: str) -> dict[str, np.ndarray]:
+    """By seed; squared errors stay squared."""
+    paths = folder.glob(kept_as(table, method, "*", device))
+    return {path.name.rsplit(".", 3)[1]: np.load(path) for path in paths}
+
+
 def quicker(seconds: pd.DataFrame, ours: str, others: list[str]) -> str:
     if len(others) > 1 or not {ours, *others} <= set(seconds):
         return "–"
@@ -508,11 +567,14 @@ def main() -> None:
     made.add_argument("--device", default="cpu", help="of the networks: cpu or cuda")
     made.add_argument("--model", default="embedded", help="for all but default-0.1")
     made.add_argument("--busy", action="store_true", help="the machine does other work as well")
+    made.add_argument("--keep", type=Path, help="a folder for the losses of single queries")
     made.add_argument("--merge", type=Path, nargs="+", help="write these files as one")
     made.add_argument("--report", type=Path, nargs="+", help="print tables of results")
     options = made.parse_args()
     if options.report:
         print(report(list(load(options.report)["records"].values())))
+        if options.keep:
+            print(f"\n{beside_its_parts(options.keep)}")
     elif options.merge:
         save(options.out, load(options.merge))
     else:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import make_classification
 
-from crumb.trees import LEAVES, MORE_ROWS, ROUNDS, WIDE, Trees, scattered
+from crumb.trees import CURVES, KINDS, LITTLE, MORE_ROWS, ROUNDS, WIDE, Trees, scattered
 
 
 def rows(count: int = 600) -> tuple[np.ndarray, np.ndarray]:
@@ -35,12 +35,13 @@ def test_training_stops_early_and_the_whole_pool_takes_as_many_rounds() -> None:
     stop = np.arange(60)
     boosters, known, *_ = trees.fit(X, y, stop)
     assert known.tolist() == [0, 1, 2]
-    assert trees.rounds == [tuple(booster.best_iteration for booster in boosters)]
+    assert trees.rounds == [{kind: one.best_iteration for kind, one in boosters.items()}]
     whole, *_ = trees.fit(X, y, None)
-    for one, other, rounds, leaves in zip(boosters, whole, trees.rounds[0], LEAVES, strict=True):
-        assert one.best_iteration < ROUNDS
-        assert other.current_iteration() == int(MORE_ROWS * rounds)
-        assert one.params["num_leaves"] == leaves
+    assert list(boosters) == list(whole) == list(range(len(KINDS)))
+    for kind, booster in boosters.items():
+        assert booster.best_iteration < ROUNDS
+        assert whole[kind].current_iteration() == int(MORE_ROWS * booster.best_iteration)
+        assert booster.params["num_leaves"] == KINDS[kind]["num_leaves"]
 
 
 def test_the_kind_that_explains_more_has_the_larger_share() -> None:
@@ -53,14 +54,40 @@ def test_the_kind_that_explains_more_has_the_larger_share() -> None:
         trees = ready(None, X)
         known = trees.answers(trees.fit(X[:2000], y[:2000], np.arange(200)), X[2000:])
         trees.weigh(y[2000:], known)
-        (share, of_curves), (few, many, curves) = trees.shares, known
-        of_trees = (1 - share) * few + share * many
-        expected = (1 - of_curves) * of_trees + of_curves * curves
+        expected = sum(share * one for share, one in zip(trees.shares, known, strict=True))
         np.testing.assert_allclose(trees.joined(known), expected)
-        shares[name], smooth[name] = share, of_curves
+        shares[name], smooth[name] = trees.shares[1], trees.shares[CURVES]
+        assert sum(trees.shares) == pytest.approx(1)
     assert shares["noise"] < 0.3
     assert shares["noise"] < shares["fine"]
-    assert smooth["noise"] > 0.25  # a straight line: all but nothing, and half of it
+    assert smooth["noise"] > 0.2  # a straight line: much, and half of it
+
+
+def test_a_kind_with_a_small_share_is_left_out_from_then_on() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rows(2_000)
+    trees = ready(3, X)
+    model = trees.fit(X, y, np.arange(200))
+    good = 0.8 * np.eye(3)[y] + 0.2 / 3
+    bad = rng.dirichlet(np.ones(3), size=len(y))
+    trees.weigh(y, np.stack([good, bad, bad, bad]))
+    assert trees.shares == (1.0, 0.0, 0.0, 0.0)
+    boosters, _, _, curves = trees.fit(X, y, np.arange(200))
+    assert list(boosters) == [0]
+    assert curves.size == 0
+    assert list(trees.fit(X, y, None)[0]) == [0]
+    np.testing.assert_array_equal(trees.answers(model, X)[1:], 0.0)
+    np.testing.assert_allclose(trees.joined(trees.answers(model, X)), trees.answers(model, X)[0])
+    trees.weigh(y, np.stack([good, good, good, good]))  # what is left out stays out
+    assert trees.shares == (1.0, 0.0, 0.0, 0.0)
+
+
+def test_kinds_that_are_alike_share_alike() -> None:
+    X, y = rows(2_000)
+    trees = ready(3, X)
+    trees.weigh(y, np.stack([0.8 * np.eye(3)[y] + 0.2 / 3] * 4))
+    assert min(trees.shares) > LITTLE
+    assert trees.shares[CURVES] == pytest.approx(0.25)  # half of a half
 
 
 def test_trees_do_not_depend_on_the_number_of_threads() -> None:
@@ -74,7 +101,7 @@ def test_trees_do_not_depend_on_the_number_of_threads() -> None:
 
 def test_the_text_of_a_model_is_the_model() -> None:
     X, y = rows()
-    (booster, _), *_ = ready(3, X).fit(X, y, np.arange(60))
+    booster = ready(3, X).fit(X, y, np.arange(60))[0][0]
     again = lightgbm.Booster(model_str=booster.model_to_string())
     np.testing.assert_array_equal(again.predict(X), booster.predict(X))
 
@@ -105,7 +132,7 @@ def test_many_classes_have_fewer_rounds(monkeypatch) -> None:
     X, y = rows()
     trees = ready(3, X)
     boosters, *_ = trees.fit(X, y, np.arange(60))
-    assert [booster.num_trees() for booster in boosters] == [30, 30]  # ten rounds of three trees
+    assert {one.num_trees() for one in boosters.values()} == {30}  # ten rounds of three trees
 
 
 @pytest.mark.parametrize("n_classes", [None, 2, 3])

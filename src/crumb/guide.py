@@ -117,15 +117,18 @@ class Guide:
         about: dict[str, Any] = {name: getattr(self, name) for name in ("shown", "share", "facts")}
         about |= {name: getattr(learner, name) for name in ("n_classes", "categories", "shares")}
         about |= {"words": list(learner.words.items())}
-        about |= {"models": [len(boosters) for boosters, *_ in self.models]}
+        kept = [
+            {j: one for j, one in model[0].items() if learner.shares[j]} for model in self.models
+        ]
+        about |= {"models": [list(boosters) for boosters in kept]}
         arrays = {"guide": self.known}
         arrays |= {f"guide.knots{j}": knots for j, knots in enumerate(learner.slots.knots)}
         for i, (_, *parts) in enumerate(self.models):
             arrays |= {f"guide{i}.{name}": one for name, one in zip(PARTS, parts, strict=True)}
         texts = {
             f"guide{i}.{j}.txt": booster.model_to_string().encode()
-            for i, (boosters, *_) in enumerate(self.models)
-            for j, booster in enumerate(boosters)
+            for i, boosters in enumerate(kept)
+            for j, booster in boosters.items()
         }
         return about, arrays, texts
 
@@ -142,7 +145,7 @@ class Guide:
             return lightgbm().Booster(model_str=files[f"guide{i}.{j}.txt"].decode())
 
         models = [
-            ([booster(i, j) for j in range(kinds)], *(arrays[f"guide{i}.{one}"] for one in PARTS))
+            ({j: booster(i, j) for j in kinds}, *(arrays[f"guide{i}.{one}"] for one in PARTS))
             for i, kinds in enumerate(about["models"])
         ]
         known, mix = arrays["guide"], (about["shown"], about["share"], about["facts"])
@@ -174,7 +177,8 @@ def learn_guide(asked: Any, folds: Any, groups: Any, pool: Pool, options: Option
     """Fit a guide on a pool (on a sample of it where it is in files).
 
     Models of other folds than random ones are for the rows that they leave out: those of early
-    times, for example, know less about queries than the model of all rows.
+    times, for example, know less about queries than the model of all rows. Random folds are all
+    alike, so a kind of model that the first of them has no use for is not fitted again.
     """
     sample = pool.guide_rows
     parts = fold_rows(folds, sample, groups, options.seed)
@@ -187,8 +191,11 @@ def learn_guide(asked: Any, folds: Any, groups: Any, pool: Pool, options: Option
         for train, test in parts:
             stop = apart(train, len(train) // STOPPING, folds, groups, rng)
             models.append(learner.fit(take(table, train), y[train], stop))
-            total[:, test] += learner.answers(models[-1], take(table, test))
+            found = learner.answers(models[-1], take(table, test))
+            total[:, test] += found
             times[test] += 1
+            if folds is None and len(models) == 1:
+                learner.weigh(y[test], found)
             advance(1)
         models = [learner.fit(table, y, None), *(models if folds is None else [])]
         advance(1)

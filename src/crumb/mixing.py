@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from crumb.pfn.base import TargetScale
@@ -12,14 +14,22 @@ FAINT = 1e-7  # probabilities below it count as this one in a geometric mean
 
 
 def mixture(first: np.ndarray, second: np.ndarray, share: float) -> np.ndarray:
-    """Numbers (n,): their mean. Probabilities (n, C): their geometric mean.
+    """Two answers as one; ``share`` is that of the second."""
+    return blend((first, second), (1 - share, share))
 
-    Where one of the two is certain and right, the geometric mean is nearly as certain.
+
+def blend(answers: Iterable[np.ndarray], shares: Iterable[float]) -> np.ndarray:
+    """Numbers (n,): their mean. Probabilities (n, C): their geometric mean. Shares sum to 1.
+
+    Where one answer is certain and right, the geometric mean is nearly as certain.
     """
-    if first.ndim == 1:
-        return (1 - share) * first + share * second
-    logs = [np.log(np.maximum(proba, FAINT)) for proba in (first, second)]
-    likely = np.exp((1 - share) * logs[0] + share * logs[1])
+    total = np.zeros(())
+    for one, share in zip(answers, shares, strict=True):
+        if share:
+            total = total + share * (one if one.ndim == 1 else np.log(np.maximum(one, FAINT)))
+    if total.ndim == 1:
+        return total
+    likely = np.exp(total)
     return likely / likely.sum(axis=1, keepdims=True)
 
 

@@ -64,7 +64,7 @@ class Room:
 
 
 CPU = Room(clusters=100, rows=100_000, context=1_000, pool=2_000)
-GPU = Room(clusters=500, rows=500_000, context=3_000, pool=5_000)
+GPU = Room(clusters=500, rows=1_000_000, context=3_000, pool=5_000)
 
 
 def paper_configuration() -> dict[str, Any]:
@@ -314,7 +314,7 @@ def choose_sizes(
     >>> choose_sizes("cpu", (100_000, 20), queries=1_000)
     (100, 1000)
     >>> choose_sizes("cuda", (100_000, 20), queries=1_000)
-    (500, 1000)
+    (500, 2000)
     >>> choose_sizes("cpu", (1_500, 20), queries=1_000)
     (1, 1500)
     """

@@ -1,13 +1,12 @@
 """What a guide can be: boosted trees (LightGBM) with curves, or any scikit-learn estimator.
 
 Both learn from rows as the encoder leaves them. They answer with class probabilities (kinds, n, C),
-or with numbers (kinds, n): there are trees with few leaves, trees with many, and an additive model
-(additive.py). LightGBM is imported when it is used, and is saved in its own text format.
+or with numbers (kinds, n): there are three kinds of trees, and an additive model (additive.py).
+LightGBM is imported when it is used, and is saved in its own text format.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +18,7 @@ from sklearn.preprocessing import TargetEncoder
 from crumb.additive import USUAL_WEIGHT, Slots, choose_values, fit_values, summed
 from crumb.errors import BackendUnavailable, InvalidInput
 from crumb.machine import quiet
-from crumb.mixing import losses, mean_share, mixture
+from crumb.mixing import blend, losses, mean_share, mixture
 from crumb.pfn.base import TargetScale
 from crumb.pfn.sklearn import is_estimator
 from crumb.table.encoder import Rows, column, number_column, texts
@@ -29,8 +28,14 @@ MOST_TREES = 5_000  # a round has a tree for each of more than two classes
 USUAL = 100  # rounds where nothing says how many
 PIECE = 256  # rows that an estimator answers at a time: see pfn/sklearn.py
 MORE_ROWS = 1.1  # the model of the whole pool takes as many more rounds than those of the folds
-LEAVES = (15, 127)  # few are better for noise, many for fine steps
-CURVES = 0.5  # of their share: a mean of six models is better than one, but for curves hardly
+KINDS: tuple[dict[str, Any], ...] = (  # of trees
+    {"num_leaves": 15},  # better for noise
+    {"num_leaves": 127},  # better for fine steps
+    {"num_leaves": 31, "extra_trees": True, "feature_fraction": 0.6},  # random cuts: vary least
+)
+CURVES = len(KINDS)  # the kind after those of trees
+HALVED = 0.5  # the share of curves: a mean of six models is better than one, but for curves hardly
+LITTLE = 0.03  # a kind with a smaller share is left out
 WIDE = 40  # a column with more categories is given as the mean target of each
 SETTINGS = {
     "learning_rate": 0.1,
@@ -95,7 +100,7 @@ def lightgbm() -> Any:
 
 @dataclass(eq=False)
 class Trees:
-    """LightGBM with early stopping, once with few leaves and once with many; and curves."""
+    """LightGBM with early stopping, three kinds of trees; and curves."""
 
     n_classes: int | None
     categories: list[int]  # the columns that hold them
@@ -103,10 +108,10 @@ class Trees:
     jobs: int = 1
     words: dict[int, list[str]] = field(default_factory=dict)  # of the first table, sorted
     slots: Slots = field(default_factory=Slots)  # of curves, by the first table
-    shares: tuple[float, float] = (0.5, 0.25)  # of many leaves among trees, of curves in all
-    rounds: list[tuple[int, ...]] = field(default_factory=list)  # after which trainings stopped
+    shares: tuple[float, ...] = (0.25,) * (CURVES + 1)  # of the kinds; 0: it is left out
+    rounds: list[dict[int, int]] = field(default_factory=list)  # by kind: when trainings stopped
     weights: list[float] = field(default_factory=list)  # that were best for curves
-    kinds = len(LEAVES) + 1
+    kinds = CURVES + 1
 
     def table(self, rows: Rows) -> np.ndarray:
         """Numbers; a category is the place of its word, and NaN where the pool has no such word."""
@@ -127,14 +132,15 @@ class Trees:
         return table
 
     def fit(self, table: np.ndarray, y: np.ndarray, stop: np.ndarray | None) -> Any:
-        """Boosters, the class codes that they know or the scale of their targets, mean targets,
-        and curves.
+        """Boosters by kind, the class codes that they know or the scale of their targets, mean
+        targets, and curves.
 
-        No boosters for rows of one class. LightGBM holds targets in float32, so they are scaled.
+        Nothing is fitted to rows of one class. LightGBM holds targets in float32, so they are
+        scaled.
         """
         gbm, known = lightgbm(), np.unique(y)
         if self.n_classes and len(known) < 2:
-            return [], known, np.empty((0, 0, 0)), np.empty((0, 0))
+            return {}, known, np.empty((0, 0, 0)), np.empty((0, 0))
         if self.n_classes:
             target = np.searchsorted(known, y)
         else:
@@ -144,27 +150,33 @@ class Trees:
         means, taught = self._means(table[teach], target[teach])
         narrow = [j for j in self.categories if not (len(means) and j in self._wide())]
         data = gbm.Dataset(taught, target[teach], categorical_feature=narrow)
-        rounds, more = [int(MORE_ROWS * one) for one in self._usual()], {}
+        rounds, more = {kind: int(MORE_ROWS * self._usual(kind)) for kind in self._trees()}, {}
         if stop is not None and len(stop):
             several = self.n_classes and len(known) > 2
             most = max(1, MOST_TREES // len(known)) if several else ROUNDS
-            rounds = [min(most, ROUNDS)] * len(LEAVES)
+            rounds = dict.fromkeys(rounds, min(most, ROUNDS))
             more["valid_sets"] = [
                 gbm.Dataset(self._by_means(table[stop], means), target[stop], reference=data)
             ]
             more["callbacks"] = [gbm.early_stopping(PATIENCE, verbose=False)]
         settings = {**SETTINGS, **self._objective(len(known))}
-        boosters = [
-            gbm.train({**settings, "num_leaves": leaves}, data, count, **more)
-            for leaves, count in zip(LEAVES, rounds, strict=True)
-        ]
+        boosters = {
+            kind: gbm.train({**settings, **KINDS[kind]}, data, count, **more)
+            for kind, count in rounds.items()
+        }
         if more:
-            self.rounds.append(tuple(booster.best_iteration for booster in boosters))
+            self.rounds.append({kind: one.best_iteration for kind, one in boosters.items()})
         judged = (table[stop], target[stop]) if more else None
         curves = self._curves((table[teach], target[teach]), judged, len(known))
         return boosters, known, means, curves
 
+    def _trees(self) -> list[int]:
+        """The kinds of trees that are not left out."""
+        return [kind for kind in range(CURVES) if self.shares[kind]]
+
     def _curves(self, taught: Taught, judged: Taught | None, known: int) -> np.ndarray:
+        if not self.shares[CURVES]:
+            return np.empty((0, 0))
         n_classes = known if self.n_classes else None
         if judged is None:
             usual = float(np.median(self.weights)) if self.weights else USUAL_WEIGHT
@@ -202,8 +214,9 @@ class Trees:
         places = np.nan_to_num(table[:, wide], nan=-1).astype(np.int64)  # the last is of no word
         return _replaced(table, wide, means[np.arange(len(wide)), places])
 
-    def _usual(self) -> Iterable[float]:
-        return np.mean(self.rounds, axis=0) if self.rounds else [USUAL] * len(LEAVES)
+    def _usual(self, kind: int) -> float:
+        found = [rounds[kind] for rounds in self.rounds]
+        return float(np.mean(found)) if found else USUAL
 
     def _objective(self, known: int) -> dict[str, Any]:
         about = {"seed": self.seed % 2**31, "num_threads": self.jobs}
@@ -215,14 +228,17 @@ class Trees:
 
     def answers(self, model: Any, table: np.ndarray) -> np.ndarray:
         boosters, known, means, curves = model
-        if not boosters:  # rows of one class taught it
-            found = [np.ones(len(table))] * self.kinds
-        else:
-            rows = self._by_means(table, means)
+        found = np.zeros((self.kinds, len(table), *([self.n_classes] if self.n_classes else [])))
+        if self.n_classes and len(known) < 2:  # rows of one class taught it
+            found[:, :, known] = 1.0
+            return found
+        rows = self._by_means(table, means)
+        for kind in self._trees():
+            found[kind] = self._answers(boosters[kind].predict(rows), known)
+        if self.shares[CURVES]:
             n_classes = len(known) if self.n_classes else None
-            found = [booster.predict(rows) for booster in boosters]
-            found.append(summed(self.slots, curves, table, n_classes))
-        return np.stack([self._answers(one, known) for one in found])
+            found[CURVES] = self._answers(summed(self.slots, curves, table, n_classes), known)
+        return found
 
     def _answers(self, found: np.ndarray, known: np.ndarray) -> np.ndarray:
         if not self.n_classes:
@@ -232,18 +248,24 @@ class Trees:
         return scattered(found.reshape(len(found), -1), known, self.n_classes)
 
     def weigh(self, y: np.ndarray, answers: np.ndarray) -> None:
-        few, many, curves = answers
-        among = self._share(y, few, many)
-        self.shares = among, CURVES * self._share(y, mixture(few, many, among), curves)
+        """One kind after the other joins those before it. A kind that was left out stays out."""
+        shares, joined = np.zeros(self.kinds), None
+        for kind in np.flatnonzero(self.shares):
+            share = 1.0 if joined is None else self._share(y, joined, answers[kind])
+            if kind == CURVES and joined is not None:
+                share *= HALVED
+            shares *= 1 - share
+            shares[kind] = share
+            joined = answers[kind] if joined is None else mixture(joined, answers[kind], share)
+        shares[shares < LITTLE] = 0.0
+        self.shares = tuple((shares / shares.sum()).tolist())
 
     def _share(self, y: np.ndarray, first: np.ndarray, second: np.ndarray) -> float:
         found = losses(y, first, second)[None]
         return mean_share(found, len(y), self.n_classes is None)[1]
 
     def joined(self, answers: np.ndarray) -> np.ndarray:
-        few, many, curves = answers
-        among, smooth = self.shares
-        return mixture(mixture(few, many, among), curves, smooth)
+        return blend(answers, self.shares)
 
 
 @dataclass(eq=False)
