@@ -5,6 +5,7 @@
     python benchmarks/large_tables.py --merge trees.json gpu.json --out all.json
     python benchmarks/large_tables.py --report benchmarks/results/large_tables.json
 
+A report with ``--seeds 0`` has this seed alone, where all methods answer the same queries.
 With ``--keep FOLDER`` the losses of single queries are kept there, and ``--report … --keep FOLDER``
 says where guide="auto" is significantly worse than the better of its two parts.
 
@@ -572,7 +573,8 @@ def main() -> None:
     made.add_argument("--report", type=Path, nargs="+", help="print tables of results")
     options = made.parse_args()
     if options.report:
-        print(report(list(load(options.report)["records"].values())))
+        records = load(options.report)["records"].values()
+        print(report([one for one in records if one["seed"] in options.seeds]))
         if options.keep:
             print(f"\n{beside_its_parts(options.keep)}")
     elif options.merge:

@@ -206,6 +206,11 @@ def test_large_tables(tmp_path: Path) -> None:
     assert any(line.startswith("| default | lightgbm | 1 | 1–0 | ") for line in lines)
     seconds = lines[lines.index("**Seconds of fit**") :]
     assert not any("sklearn" in line for line in seconds)  # a busy machine's
+    content = json.loads(both.read_text())
+    content["records"] += [{**one, "seed": 1, "rmse": 9.0} for one in content["records"]]
+    other.write_text(json.dumps(content))
+    assert run("large_tables.py", "--report", other, "--seeds", 0).splitlines() == lines
+    assert run("large_tables.py", "--report", other).splitlines() != lines
 
 
 @pytest.mark.parametrize("method", ["xgboost", "catboost"])
