@@ -149,7 +149,7 @@ def run_curves(folder: Path, about: common.Record, seed: int) -> common.Record:
     about = {"table": about["name"], "seed": seed, "rows": len(X_pool), "queries": len(y)}
     about |= {way: float(one.mean()) for way, one in losses.items()}
     about |= {"errors": float(gap.mean() / (gap.std() / len(gap) ** 0.5 or 1.0))}
-    return common.say({**about, "share": round(shares[1], 3), "fit_seconds": round(seconds, 1)})
+    return common.say({**about, "share": round(smooth, 3), "fit_seconds": round(seconds, 1)})
 
 
 def summary_of_curves(records: list[common.Record]) -> str:

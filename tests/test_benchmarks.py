@@ -213,6 +213,19 @@ def test_large_tables(tmp_path: Path) -> None:
     assert run("large_tables.py", "--report", other).splitlines() != lines
 
 
+def test_a_guide_beside_its_parts(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    out, kept = tmp_path / "out.json", tmp_path / "kept"
+    words = ("--methods", "guide", "default", "guide-alone", "--tables", "numbers")
+    guide, *parts = large_tables(tmp_path, out, *words, "--keep", kept)
+    sizes = ("--data", tmp_path, "--least-rows", 500, "--queries", 60)
+    lines = run("large_tables.py", *sizes, "--report", out, "--keep", kept).splitlines()
+    cells = lines[-1].split(" | ")
+    assert cells[:2] == ["| numbers", "1"]
+    squares = [float(cell) for cell in cells[2:5]]
+    assert squares == pytest.approx([one["rmse"] ** 2 for one in (guide, *parts)], rel=1e-3)
+
+
 @pytest.mark.parametrize("method", ["xgboost", "catboost"])
 def test_large_tables_with_a_peer(tmp_path: Path, method: str) -> None:
     pytest.importorskip(method, reason="extra peers")

@@ -147,8 +147,8 @@ def test_a_random_target_gets_a_useless_column() -> None:
 
 
 def test_the_column_of_a_row_does_not_depend_on_its_label(monkeypatch) -> None:
-    """Neither by trees and curves nor by what ends their training. (The shares of the three are
-    two numbers of the whole pool.)"""
+    """Neither by trees and curves nor by what ends their training. (The shares of the kinds, and
+    which of them the first fold leaves out, are a few numbers of the whole pool.)"""
     monkeypatch.setattr(Trees, "weigh", lambda *_: None)
     X, y = numbers(400)
     settings = {**CHEAP, "model": LinearRegression(), "guide": "trees"}
@@ -376,10 +376,10 @@ def test_saved_regression_and_a_damaged_file(tmp_path) -> None:
     from crumb.files import read_archive, write_archive
 
     about, arrays, files = read_archive(tmp_path / "reg.crumb", "crumb-estimator", 1)
-    del files["guide1.0.txt"]
+    del files[next(name for name in files if name.startswith("guide1."))]
     plain = {name: about[name] for name in about if name not in ("format", "version")}
     write_archive(tmp_path / "bad.crumb", "crumb-estimator", 1, plain, arrays, files)
-    with pytest.raises(PlanMismatch, match=r"guide1\.0\.txt"):
+    with pytest.raises(PlanMismatch, match=r"guide1\.\d\.txt"):
         crumb.load(tmp_path / "bad.crumb")
 
 

@@ -193,6 +193,7 @@ def test_more_queries_get_more_contexts_and_wide_tables_get_fewer():
     assert choose("cpu", (100_000, 20), 10_000) == (200, 500)
     assert choose("cpu", (100_000, 120), 500) == (25, 1_000)
     assert choose("cuda", (100_000, 20), 5_000) == (500, 2_000)
+    assert choose("cuda", (100_000, 60), 5_000) == (250, 2_000)
 
 
 @pytest.fixture(scope="module")

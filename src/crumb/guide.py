@@ -178,7 +178,7 @@ def learn_guide(asked: Any, folds: Any, groups: Any, pool: Pool, options: Option
 
     Models of other folds than random ones are for the rows that they leave out: those of early
     times, for example, know less about queries than the model of all rows. Random folds are all
-    alike, so a kind of model that the first of them has no use for is not fitted again.
+    alike, so a kind of model that the first one leaves out is not fitted for the others.
     """
     sample = pool.guide_rows
     parts = fold_rows(folds, sample, groups, options.seed)

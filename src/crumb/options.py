@@ -31,7 +31,7 @@ DEFAULT_CONTEXT = 1_000  # n of strategies that have no clusters of queries
 PLANNED_ROWS = 10_000  # that a plan is made for where it will answer more rows than these
 QUERIES_A_CLUSTER = 2
 FEWEST_CLUSTERS = 20  # that large contexts, which the user asked for, are never fewer than
-USUAL_ROWS, LEAST_ROWS = 1_000, 500  # of a context; the least where queries are very many
+LEAST_ROWS = 500  # of a context, where queries are very many
 USUAL_COLUMNS = 30  # of a table; a pass through wider ones takes longer in proportion
 LEAST_BANDWIDTH = 1e-12  # standard deviations: points differ by less only through rounding
 DEFAULTS: dict[str, Any] = {
@@ -59,12 +59,13 @@ class Room:
 
     clusters: int  # K, at most; a fiftieth of the queries, where these are very many
     rows: int  # of all contexts together
+    usual: int  # rows of a context, where the number of contexts is not limited
     context: int  # rows of a context, at most
     pool: int  # rows of a pool that is one context
 
 
-CPU = Room(clusters=100, rows=100_000, context=1_000, pool=2_000)
-GPU = Room(clusters=500, rows=1_000_000, context=3_000, pool=5_000)
+CPU = Room(clusters=100, rows=100_000, usual=1_000, context=1_000, pool=2_000)
+GPU = Room(clusters=500, rows=1_000_000, usual=2_000, context=3_000, pool=5_000)
 
 
 def paper_configuration() -> dict[str, Any]:
@@ -324,7 +325,7 @@ def choose_sizes(
     if clusters is None and size is None and most == pool_rows <= room.pool:
         return 1, pool_rows
     if clusters is None:
-        room_for = max(FEWEST_CLUSTERS, rows // (size or USUAL_ROWS))
+        room_for = max(FEWEST_CLUSTERS, rows // (size or room.usual))
         limit = max(min(room.clusters, room_for), queries // 50 if size is None else 0)
         clusters = max(1, min(-(-queries // QUERIES_A_CLUSTER), limit))
     if size is None:

@@ -252,7 +252,7 @@ class Trees:
         shares, joined = np.zeros(self.kinds), None
         for kind in np.flatnonzero(self.shares):
             share = 1.0 if joined is None else self._share(y, joined, answers[kind])
-            if kind == CURVES and joined is not None:
+            if kind == CURVES:
                 share *= HALVED
             shares *= 1 - share
             shares[kind] = share

@@ -110,7 +110,7 @@ def _trees(model: Any, queries: pd.DataFrame) -> pd.DataFrame:
     pool, options = model.pool_, model.options_
     categories, jobs = pool.encoder.categorical_indices, resolve_jobs(options.n_jobs)
     trees = Trees(pool.n_classes, categories, options.seed, jobs)
-    stop = generator(options.seed, "report").permutation(pool.size)[: pool.size // 10]
+    stop = generator(options.seed, "report").permutation(pool.size)[: max(1, pool.size // 10)]
     table = trees.table(pool.rows)
     boosters = trees.fit(table, pool.y, stop)
     trees.weigh(pool.y[stop], trees.answers(boosters, table[stop]))
