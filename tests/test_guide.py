@@ -367,6 +367,27 @@ def test_a_saved_estimator_and_stream_answer_the_same(tmp_path, guide: str) -> N
         assert names == list(X.columns)  # a service does not ask clients for the guide's column
 
 
+def test_a_kind_that_the_first_fold_leaves_out_is_not_fitted_again(monkeypatch, tmp_path) -> None:
+    weigh = Trees.weigh
+
+    def without_few_leaves(trees: Trees, y: np.ndarray, answers: np.ndarray) -> None:
+        trees.shares = (0.0, *trees.shares[1:])
+        weigh(trees, y, answers)
+
+    monkeypatch.setattr(Trees, "weigh", without_few_leaves)
+    X, y = classes()
+    settings = {"n_clusters": 2, "context_size": 60, "guide": "trees"}
+    clf = CrumbClassifier(**settings).fit(X[:150], y[:150])
+    whole, first, *others = clf.pool_.guide.models
+    assert 0 in first[0]
+    assert not any(0 in boosters for boosters, *_ in (whole, *others))
+    clf.save(tmp_path / "clf.crumb")
+    found = crumb.load(tmp_path / "clf.crumb").predict_proba(X[150:])
+    np.testing.assert_array_equal(found, clf.predict_proba(X[150:]))
+    own = CrumbClassifier(**settings, guide_folds=FOLDS).fit(X[:150], y[:150])
+    assert 0 in own.pool_.guide.models[0][0]  # other folds need not be alike
+
+
 def test_saved_regression_and_a_damaged_file(tmp_path) -> None:
     X, y = numbers()
     reg = CrumbRegressor(n_clusters=2, context_size=60, guide="trees").fit(X[:150], y[:150])
