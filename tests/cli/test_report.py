@@ -72,6 +72,15 @@ def test_the_worst_queries_of_regression_come_first(crumb, folder):
     assert "<a>" not in page
 
 
+@pytest.mark.parametrize("target", ["price", "animal"])
+def test_a_page_on_a_few_rows(crumb, folder, target):
+    make_table(8, 0).to_csv("train.csv", index=False)
+    status, out, err = crumb(*report_args(target))
+    assert status == 0, err
+    assert "trees and curves" in out
+    assert "nan" not in out
+
+
 def test_a_report_needs_the_target_of_the_test_table(crumb, folder):
     pd.read_csv("test.csv").drop(columns="animal").to_csv("test.csv", index=False)
     status, _, err = crumb(*report_args("animal"))
