@@ -7,7 +7,8 @@
 
 A report with ``--seeds 0`` has this seed alone, where all methods answer the same queries.
 With ``--keep FOLDER`` a run keeps the losses of single queries there (of what it runs), and a
-report says where guide="auto" is significantly worse than the better of its two parts.
+report says where guide="auto" is significantly worse than the better of its two parts, and than the
+best of three boosters.
 
 A seed holds 2,000 rows out as queries (stratified by class); all others are the pool. A record is
 written as soon as it is there, and what the file has is not run again. With ``--busy``, for a
@@ -87,6 +88,7 @@ PAIRS = [  # a method, and those of which the best is its rival
     ("default", ["one-context"]),
     ("default", ["default-0.1"]),
 ]
+BESIDE = [("guide", ["default", "guide-alone"]), ("guide", ["lightgbm", "xgboost", "catboost"])]
 KEY = ("table", "method", "seed", "device", "queries")
 Answer = Callable[[], np.ndarray]
 
@@ -526,36 +528,32 @@ def verdict(means: pd.DataFrame, ours: str) -> list[Any]:
     return [len(gap), score, f"{np.exp(gap.median()):.3f}", f"{p:.2g}"]
 
 
-def beside_its_parts(options: argparse.Namespace) -> str:
-    """guide="auto" and the better of CRUMB and the guide alone, over the queries of all seeds.
+def beside(options: argparse.Namespace, ours: str, others: list[str]) -> str:
+    """A method and the best of others, known only afterwards, over the queries of all seeds.
 
     A difference is significant as in guide.py: 1.96 standard errors. Squared errors stay squared.
     """
     lines = []
     for table in (about["name"] for about in large(options.data, options.least_rows)):
-        where = {"guide": options.device, "default": options.device, "guide-alone": "cpu"}
-        each = {name: kept_losses(options, table, name, there) for name, there in where.items()}
+        each = {name: kept_losses(options, table, name) for name in (ours, *others)}
         seeds = sorted(set.intersection(*(set(some) for some in each.values())))
         if not seeds:
             continue
-        parts = {name: np.concatenate([some[s] for s in seeds]) for name, some in each.items()}
-        ours = parts.pop("guide")
-        better = min(parts, key=lambda name, parts=parts: parts[name].mean())
-        gap = ours - parts[better]
+        found = {name: np.concatenate([some[s] for s in seeds]) for name, some in each.items()}
+        best = min(others, key=lambda name, found=found: found[name].mean())
+        gap = found[ours] - found[best]
         errors = float(gap.mean() / (gap.std(ddof=1) / len(gap) ** 0.5 or 1.0))
         said = "worse" if errors > 1.96 else "better" if errors < -1.96 else "level"
-        means = [one.mean() for one in (ours, *parts.values())]
-        lines.append([table, len(seeds), *(f"{one:.4g}" for one in means), said, f"{errors:.1f}"])
-    head = ["table", "seeds", "guide", "default", "guide-alone", "guide is", "standard errors"]
-    return common.markdown(lines, head)
+        means = [f"{one.mean():.4g}" for one in found.values()]
+        lines.append([table, len(seeds), *means, said, f"{errors:.1f}"])
+    head = ["table", "seeds", ours, *others, f"{ours} is", "standard errors"]
+    return common.markdown(lines, head) if lines else ""
 
 
-def kept_losses(
-    options: argparse.Namespace, table: str, method: str, device: str
-) -> dict[int, np.ndarray]:
+def kept_losses(options: argparse.Namespace, table: str, method: str) -> dict[int, np.ndarray]:
     """By seed."""
     paths = {
-        seed: options.keep / kept_as(table, method, seed, device, options.queries)
+        seed: options.keep / kept_as(*key_of(table, method, seed, options))
         for seed in options.seeds or SEEDS
     }
     return {seed: np.load(path) for seed, path in paths.items() if path.exists()}
@@ -585,7 +583,7 @@ def main() -> None:
         records = load(options.report)["records"].values()
         print(report([one for one in records if one["seed"] in (options.seeds or [one["seed"]])]))
         if options.keep:
-            print(f"\n{beside_its_parts(options)}")
+            print("", *filter(None, (beside(options, *pair) for pair in BESIDE)), sep="\n\n")
     elif options.merge:
         save(options.out, load(options.merge))
     else:
