@@ -17,7 +17,7 @@ records again. Trees always run on the CPU: ``--device`` is for the networks. Th
 
     default         CRUMB as it is
     guide           with guide="auto"
-    guide-alone     what the guide's own models say, without a network
+    guide-alone     what the models of this guide say, without a network: fitted with it, no seconds
     one-context     with one context a query
     members-4       with four ensemble members
     micp, uniform   these strategies, with their defaults; MICP with plain columns, as published
@@ -39,7 +39,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +112,7 @@ class Split:
     n_classes: int | None  # None: regression
     pool: np.ndarray
     queries: np.ndarray
+    guided: list[Any] = field(default_factory=list)  # the last model that was fitted with a guide
 
     @classmethod
     def of(cls, table: pd.DataFrame, target: pd.Series, task: str, queries: int, seed: int) -> Any:
@@ -177,6 +178,7 @@ def crumb(split: Split, settings: dict[str, Any], options: Any, seed: int) -> An
     about = {"device": options.device, "n_jobs": options.threads, "random_state": seed}
     model = kind(**{"model": options.model, **about, **settings})
     model.fit(split.table.iloc[split.pool], split.y[split.pool])
+    split.guided[:] = [model] if model.guide else []
     window = model.backend_.window
     if model.strategy == "full" and window is not None and len(split.pool) > window:
         raise DoesNotFit(f"{len(split.pool)} rows, and a window of {window}")
@@ -185,10 +187,9 @@ def crumb(split: Split, settings: dict[str, Any], options: Any, seed: int) -> An
 
 
 def guide_alone(split: Split, options: Any, seed: int) -> Answer:
-    kind = CrumbRegressor if split.n_classes is None else CrumbClassifier
-    settings = {"device": "cpu", "n_jobs": options.threads, "random_state": seed}
-    model = kind(guide="trees", features=None, **settings)
-    model.fit(split.table.iloc[split.pool], split.y[split.pool])
+    if not split.guided:
+        crumb(split, CRUMB["guide"], options, seed)
+    (model,) = split.guided
     return lambda: model.pool_.guide.answers(model.encode(split.table.iloc[split.queries])[0])
 
 
@@ -287,6 +288,8 @@ def measure(method: str, split: Split, options: Any, seed: int, kept: Path | Non
     found = np.asarray(found, dtype=float)
     if kept is not None:
         np.save(kept, split.losses(found).astype(np.float32))
+    if method == "guide-alone":
+        return split.scores(found)
     record = {
         **split.scores(found),
         "fit_seconds": fitting,
