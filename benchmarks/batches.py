@@ -4,7 +4,7 @@
     python benchmarks/batches.py --tables houses --seeds 1
     python benchmarks/batches.py --report benchmarks/results/batches.json
 
-Real tables, the embedded network, four parts (``--parts`` names some of them):
+Real tables, the embedded network, five parts (``--parts`` names some of them):
 
 - *moves*: some rows are predicted at once, as two halves and one by one, with K = 20 and with K a
   tenth of the queries of a call. How far do answers move, how many labels flip, and how good are
@@ -14,6 +14,8 @@ Real tables, the embedded network, four parts (``--parts`` names some of them):
   numbers of contexts. Seconds are those of fit, and of one prediction or two of the same queries.
 - *noise*: permutation importance of a column of noise, which should be 0, with both kinds of plans
   (the first seed).
+- *folds*: ``cross_val_score`` on some rows of the pool, and what a model of these rows then gets on
+  the queries, at once and in small batches, with both kinds of plans.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 
 import common
 import numpy as np
+from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import LabelEncoder
 
 from crumb import MICP, CrumbClassifier, CrumbRegressor
@@ -41,6 +44,8 @@ TABLES = (
 )
 ALONE = 20  # rows that are also predicted one by one
 REPEATS = 5  # of a permutation
+FOLDS, FOLDED = 3, 6_000  # of cross_val_score, and the rows of the pool that it gets
+SMALL = 20  # rows of a small batch
 Answers = Callable[[Any], np.ndarray]
 
 
@@ -157,9 +162,30 @@ def noise(case: Case, options: Any) -> common.Record:
     return record
 
 
+def folds(case: Case, options: Any) -> common.Record:
+    """What cross_val_score says, and what then comes of it."""
+    pool, y, record = case.X_pool[:FOLDED], case.y_pool[:FOLDED], {}
+    scorer = "neg_root_mean_squared_error" if case.regression else "neg_log_loss"
+    asked = {"cv": FOLDS, "scoring": scorer, "error_score": "raise"}
+    batches = [case.X[i : i + SMALL] for i in range(0, len(case.X), SMALL)]
+    for way in AT:
+        model = case.model(plan_at=way)
+        said, folding = common.timed(lambda m=model: cross_val_score(m, pool, y, **asked))
+        _, fitting = common.timed(lambda m=model: m.fit(pool, y))
+        predict = case.answers(model)
+        once, first = common.timed(lambda p=predict: p(case.X))
+        small, taken = common.timed(lambda p=predict: [p(batch) for batch in batches])
+        scores = {"said": -float(said.mean()), "once": case.score(once)}
+        seconds = {"said": folding, "fit": fitting, "once": first, "small": taken}
+        seconds = {name: round(one, 2) for name, one in seconds.items()}
+        record[way] = {**scores, "small": case.score(np.concatenate(small)), "seconds": seconds}
+    return record
+
+
 SECONDS = ("fit", "predict", "again")
+FOLDED_AT = ("said", "once", "small")
 MOVES, AT = ("halves", "halves, a tenth", "alone"), ("predict", "fit")
-PARTS = {"moves": moves, "defaults": defaults, "ways": ways, "noise": noise}
+PARTS = {"moves": moves, "defaults": defaults, "ways": ways, "noise": noise, "folds": folds}
 
 
 def mean_of(records: list[common.Record], path: str) -> float:
@@ -172,10 +198,11 @@ def mean_of(records: list[common.Record], path: str) -> float:
 
 def summary(records: list[common.Record]) -> str:
     """The tables of docs/batches.md: means over seeds, and over tables at the end."""
-    tried, names = list(records[0].get("ways", ())), dict.fromkeys(one["table"] for one in records)
+    parts = {name: list(some) for one in records for name, some in one.items() if name in PARTS}
+    tried, names = parts.get("ways", []), dict.fromkeys(one["table"] for one in records)
     some = {name: [one for one in records if one["table"] == name] for name in names}
 
-    def table(part: str, paths: list[str], last: str = "mean") -> str:
+    def table(part: str, paths: list[str], last: str) -> str:
         values = np.array([[mean_of(some[n], f"{part}/{one}") for one in paths] for n in names])
         end = np.nanmean(values, axis=0)
         if last == "ratio":  # the geometric mean, in multiples of the first column
@@ -184,20 +211,18 @@ def summary(records: list[common.Record]) -> str:
         shown = [[name, *(f"{one:.3g}" for one in line)] for name, line in lines]
         return common.markdown(shown, ["table", *(one.replace("/", " ") for one in paths)])
 
-    whole = table("defaults", [f"halves/{what}" for what in ("flips", "mean", "of_once", "score")])
-    if not tried:
-        return whole
-    return "\n\n".join(
-        [
-            whole,
-            table("moves", [f"{way}/{what}" for way in MOVES for what in ("flips", "mean")]),
-            table("moves", [f"{way}/{what}" for way in MOVES for what in ("of_once", "score")]),
-            table("ways", [f"{way}/score" for way in tried], last="ratio"),
-            *(table("ways", [f"{way}/seconds/{when}" for way in tried]) for when in SECONDS),
-            table("noise", [f"{way}/{what}" for way in AT for what in ("mean", "deviation")]),
-            table("noise", [f"{way}/seconds/{when}" for way in AT for when in ("first", "each")]),
-        ]
-    )
+    shown = [
+        ("defaults", [f"halves/{what}" for what in ("flips", "mean", "of_once", "score")], "mean"),
+        ("moves", [f"{way}/{what}" for way in MOVES for what in ("flips", "mean")], "mean"),
+        ("moves", [f"{way}/{what}" for way in MOVES for what in ("of_once", "score")], "mean"),
+        ("ways", [f"{way}/score" for way in tried], "ratio"),
+        *(("ways", [f"{way}/seconds/{when}" for way in tried], "mean") for when in SECONDS),
+        ("noise", [f"{way}/{what}" for way in AT for what in ("mean", "deviation")], "mean"),
+        ("noise", [f"{way}/seconds/{when}" for way in AT for when in ("first", "each")], "mean"),
+        ("folds", [f"{way}/{when}" for way in AT for when in FOLDED_AT], "mean"),
+        ("folds", [f"{way}/seconds/{when}" for way in AT for when in FOLDED_AT], "mean"),
+    ]
+    return "\n\n".join(table(*one) for one in shown if one[0] in parts)
 
 
 def main() -> None:
