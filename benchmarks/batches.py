@@ -15,7 +15,7 @@ Real tables, the embedded network, five parts (``--parts`` names some of them):
 - *noise*: permutation importance of a column of noise, which should be 0, with both kinds of plans
   (the first seed).
 - *folds*: ``cross_val_score`` on some rows of the pool, and what a model of these rows then gets on
-  the queries, at once and in small batches, with both kinds of plans.
+  the first queries, at once and in small batches, with both kinds of plans.
 """
 
 from __future__ import annotations
@@ -167,18 +167,20 @@ def folds(case: Case, options: Any) -> common.Record:
     pool, y, record = case.X_pool[:FOLDED], case.y_pool[:FOLDED], {}
     scorer = "neg_root_mean_squared_error" if case.regression else "neg_log_loss"
     asked = {"cv": FOLDS, "scoring": scorer, "error_score": "raise"}
-    batches = [case.X[i : i + SMALL] for i in range(0, len(case.X), SMALL)]
+    X, rows = case.X[: options.batch], slice(options.batch)
+    batches = [X[i : i + SMALL] for i in range(0, len(X), SMALL)]
     for way in AT:
         model = case.model(plan_at=way)
         said, folding = common.timed(lambda m=model: cross_val_score(m, pool, y, **asked))
         _, fitting = common.timed(lambda m=model: m.fit(pool, y))
         predict = case.answers(model)
-        once, first = common.timed(lambda p=predict: p(case.X))
+        once, first = common.timed(lambda p=predict: p(X))
         small, taken = common.timed(lambda p=predict: [p(batch) for batch in batches])
-        scores = {"said": -float(said.mean()), "once": case.score(once)}
+        scores = {"said": -float(said.mean()), "once": case.score(once, rows)}
         seconds = {"said": folding, "fit": fitting, "once": first, "small": taken}
         seconds = {name: round(one, 2) for name, one in seconds.items()}
-        record[way] = {**scores, "small": case.score(np.concatenate(small)), "seconds": seconds}
+        scores["small"] = case.score(np.concatenate(small), rows)
+        record[way] = {**scores, "seconds": seconds}
     return record
 
 

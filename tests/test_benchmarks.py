@@ -226,6 +226,13 @@ def test_a_guide_beside_its_parts(tmp_path: Path) -> None:
     assert squares == pytest.approx([one["rmse"] ** 2 for one in (guide, *parts)], rel=1e-3)
 
 
+def test_small_pools_and_many_queries(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    words = ("--methods", "lightgbm", "--queries", 350, "--most-rows", 300)
+    records = large_tables(tmp_path, tmp_path / "out.json", *words)
+    assert [(one["rows"], one["answered"]) for one in records] == [(300, 320), (300, 350)]
+
+
 @pytest.mark.parametrize("method", ["xgboost", "catboost"])
 def test_large_tables_with_a_peer(tmp_path: Path, method: str) -> None:
     pytest.importorskip(method, reason="extra peers")

@@ -165,7 +165,7 @@ class Trees:
 
         Trees learn from ``table``: ``taught`` with mean targets.
         """
-        gbm, kinds = lightgbm(), [*self._trees(), CURVES]
+        gbm, kinds = lightgbm(), [kind for kind, share in enumerate(self.shares) if share]
         settings = {**SETTINGS, **self._objective(known)}
         settings["num_threads"] = max(1, self.jobs // len(kinds))
         narrow = [j for j in self.categories if not (len(means) and j in self._wide())]
@@ -185,11 +185,11 @@ class Trees:
             return gbm.train(of_kind, data, rounds, valid_sets=held, callbacks=more)
 
         with task_threads(self.jobs, len(kinds)) as each:
-            *trees, curves = each(train, kinds)
-        boosters = dict(zip(kinds[:-1], trees, strict=True))
+            found = dict(zip(kinds, each(train, kinds), strict=True))
+        curves = found.pop(CURVES, np.empty((0, 0)))
         if held:
-            self.rounds.append({kind: one.best_iteration for kind, one in boosters.items()})
-        return boosters, curves
+            self.rounds.append({kind: one.best_iteration for kind, one in found.items()})
+        return found, curves
 
     def _most(self, known: int) -> int:
         """Rounds, where rows that are held out may end them earlier."""
@@ -201,8 +201,6 @@ class Trees:
         return [kind for kind in range(CURVES) if self.shares[kind]]
 
     def _curves(self, taught: Taught, judged: Taught | None, known: int) -> np.ndarray:
-        if not self.shares[CURVES]:
-            return np.empty((0, 0))
         n_classes = known if self.n_classes else None
         if judged is None:
             usual = float(np.median(self.weights)) if self.weights else USUAL_WEIGHT
