@@ -4,7 +4,8 @@
     python benchmarks/batches.py --tables houses --seeds 1
     python benchmarks/batches.py --report benchmarks/results/batches.json
 
-Real tables, the embedded network, five parts (``--parts`` names some of them):
+Real tables, the embedded network, five parts (``--parts`` names some of them). Seconds are those of
+the processor, of all cores together, so that other work on the machine hardly counts:
 
 - *moves*: some rows are predicted at once, as two halves and one by one, with K = 20 and with K a
   tenth of the queries of a call. How far do answers move, how many labels flip, and how good are
@@ -26,6 +27,7 @@ from typing import Any
 
 import common
 import numpy as np
+from common import processor_timed
 from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import LabelEncoder
 
@@ -128,12 +130,12 @@ def ways(case: Case, options: Any) -> common.Record:
     ]
     for way, settings in tried:
         model = case.model(**settings, context_size=options.small_context)
-        _, fitting = common.timed(lambda model=model: model.fit(case.X_pool, case.y_pool))
+        _, fitting = processor_timed(lambda model=model: model.fit(case.X_pool, case.y_pool))
         predict = case.answers(model)
-        answers, first = common.timed(lambda predict=predict: predict(case.X))
+        answers, first = processor_timed(lambda predict=predict: predict(case.X))
         seconds = {"fit": round(fitting, 2), "predict": round(first, 2)}
         if model.plan_ is not None:  # contexts are kept
-            again = common.timed(lambda predict=predict: predict(case.X))[1]
+            again = processor_timed(lambda predict=predict: predict(case.X))[1]
             seconds["again"] = round(again, 2)
         record[way] = {"score": case.score(answers), "seconds": seconds}
         common.say({"way": way, **record[way]})
@@ -151,8 +153,8 @@ def noise(case: Case, options: Any) -> common.Record:
     for way in AT:
         model = case.model(n_clusters=20, context_size=options.small_context, plan_at=way)
         predict = case.answers(model.fit(pool, case.y_pool))
-        base, first = common.timed(lambda predict=predict: predict(X))
-        others, taken = common.timed(lambda predict=predict: [predict(one) for one in shuffled])
+        base, first = processor_timed(lambda predict=predict: predict(X))
+        others, taken = processor_timed(lambda predict=predict: [predict(one) for one in shuffled])
         rows = slice(options.batch)
         gains = [case.score(other, rows) - case.score(base, rows) for other in others]
         relative = np.array(gains) / case.score(base, rows)
@@ -171,11 +173,11 @@ def folds(case: Case, options: Any) -> common.Record:
     batches = [X[i : i + SMALL] for i in range(0, len(X), SMALL)]
     for way in AT:
         model = case.model(plan_at=way)
-        said, folding = common.timed(lambda m=model: cross_val_score(m, pool, y, **asked))
-        _, fitting = common.timed(lambda m=model: m.fit(pool, y))
+        said, folding = processor_timed(lambda m=model: cross_val_score(m, pool, y, **asked))
+        _, fitting = processor_timed(lambda m=model: m.fit(pool, y))
         predict = case.answers(model)
-        once, first = common.timed(lambda p=predict: p(X))
-        small, taken = common.timed(lambda p=predict: [p(batch) for batch in batches])
+        once, first = processor_timed(lambda p=predict: p(X))
+        small, taken = processor_timed(lambda p=predict: [p(batch) for batch in batches])
         scores = {"said": -float(said.mean()), "once": case.score(once, rows)}
         seconds = {"said": folding, "fit": fitting, "once": first, "small": taken}
         seconds = {name: round(one, 2) for name, one in seconds.items()}

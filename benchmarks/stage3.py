@@ -37,7 +37,6 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -287,7 +286,7 @@ def measure_powers(options: argparse.Namespace) -> list[common.Record]:
     contexts = [np.sort(rng.choice(len(X), n, replace=False)) for _ in range(clusters)]
     queries = X[rng.choice(len(X), 50 * clusters)]
     labels, output = np.arange(len(queries)) % clusters, Output("proba")
-    clock = Clock(common.timed if cuda else processor_timed)
+    clock = Clock(common.timed if cuda else common.processor_timed)
     backend = network_backend(
         options.weights[0], "cuda" if cuda else "cpu", n_jobs=1, n_estimators=4
     )
@@ -311,11 +310,6 @@ def measure_powers(options: argparse.Namespace) -> list[common.Record]:
         common.say({"mode": mode, "way": way, **min(some, key=lambda run: run["prepare_seconds"])})
         for (mode, way), some in runs.items()
     ]
-
-
-def processor_timed(work: Callable[[], Any]) -> tuple[Any, float]:
-    started = time.process_time()
-    return work(), time.process_time() - started
 
 
 def measure_side(options: argparse.Namespace) -> list[common.Record]:
@@ -362,9 +356,7 @@ def processor_seconds(
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(repeats):
         for name, way in ways.items():
-            started = time.process_time()
-            way()
-            seconds[name].append(time.process_time() - started)
+            seconds[name].append(common.processor_timed(way)[1])
     return seconds
 
 
