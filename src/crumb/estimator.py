@@ -221,8 +221,9 @@ class _Crumb(BaseEstimator):
         if self.pool_.guide is not None and self.pool_.guide.shown:
             from crumb.guide import guide_columns
 
-            more = guide_columns(self.pool_.n_classes)
-            cost = replace(cost, columns=cost.columns + more)
+            cost = replace(cost, columns=cost.columns + guide_columns(self.pool_.n_classes))
+        if self.pool_.means is not None:
+            cost = replace(cost, columns=cost.columns + self.pool_.means.width)
         slow = slowness(options.device, options.n_jobs)
         spent = time.perf_counter() - started
         known = [clusters for clusters, _ in self.pool_.known_centroids]
@@ -372,10 +373,12 @@ class CrumbClassifier(ClassifierMixin, _Crumb):
     features : {"auto", "embedding"}, array, transformer or None, default="auto"
         The selection space. None: all columns, standardised, count alike (the paper). ``"auto"``:
         columns count by how much they tell about the target; a forest learns that at ``fit`` from
-        at most 20,000 rows (pools of up to 2,000 rows: as None). An array: your own weights, one a
-        column. ``"embedding"``: as None, and the network's own row embeddings beside it (TabICL and
-        the embedded model); ``fit`` takes longer. A transformer: it is fitted on the table and the
-        labels, and gives a matrix. The PFN always sees the original columns.
+        at most 20,000 rows (pools of up to 2,000 rows: as None). For classification, columns of
+        more than 40 categories then count by the mean targets of these as well, and the PFN sees
+        them as further columns. An array: your own weights, one a column. ``"embedding"``: as None,
+        and the network's own row embeddings beside it (TabICL and the embedded model); ``fit``
+        takes longer. A transformer: it is fitted on the table and the labels, and gives a matrix.
+        The PFN always sees the original columns.
     guide : {"trees", "auto"}, estimator or None, default=None
         A model of the whole pool, whose out-of-fold predictions are one more column for the network
         (docs/guide.md). ``"trees"``: LightGBM with early stopping, and an additive model (extra

@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count, islice, takewhile
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, TimeSeriesSplit
 
 from crumb.additive import Slots
@@ -28,9 +27,9 @@ from crumb.infer import infer
 from crumb.machine import progress_bar, quiet, resolve_jobs
 from crumb.mixing import LEAST, losses, mean_share, mixture
 from crumb.pfn.base import Backend, Output, TargetScale
-from crumb.pool import HeldRows, Labelled, TablePool
+from crumb.pool import Labelled, MoreColumns, TablePool
 from crumb.rng import generator
-from crumb.table.encoder import Rows, take
+from crumb.table.encoder import Rows, beside, take
 from crumb.trees import Learner, Trees, check_learner, lightgbm, resolve_learner
 
 if TYPE_CHECKING:
@@ -60,13 +59,11 @@ class Guide:
         """Rows of the pool as the network sees them."""
         if not self.shown:
             return held
-        known = np.isin(held.ids, self.ids)
-        found = np.empty((len(held.ids), *self.known.shape[1:]))
-        found[known] = self.known[np.searchsorted(self.ids, held.ids[known])]
-        if not known.all():  # the model has not seen these rows
-            found[~known] = self.answers(take(held.rows, np.flatnonzero(~known)))
-        rows = beside(held.rows, self.columns(found))
-        return HeldRows(rows, held.y, held.ids, held.n_classes, held.token)
+        columns = MoreColumns(self._columns_of, self.columns(self.known), self.ids)
+        return columns.held(held)
+
+    def _columns_of(self, rows: Rows) -> np.ndarray:
+        return self.columns(self.answers(rows))
 
     def lead(
         self, queries: Rows, output: Output, network: Callable[[Rows], np.ndarray]
@@ -161,16 +158,6 @@ def log_odds(proba: np.ndarray) -> np.ndarray:
     """(n, C), or (n, 1) where there are two classes; bounded at the ends."""
     proba = np.clip(proba[:, 1:] if proba.shape[1] == 2 else proba, LEAST, 1 - LEAST)
     return np.log(proba) - np.log1p(-proba)
-
-
-def beside(rows: Rows, columns: np.ndarray) -> Rows:
-    """Rows with more columns after their own, under names that none of these has."""
-    if isinstance(rows, np.ndarray):
-        return np.hstack([rows, columns.astype(rows.dtype)])
-    texts = all(isinstance(name, str) for name in rows.columns)
-    free = (f"guide {i}" if texts else i for i in count())
-    names = list(islice((name for name in free if name not in rows.columns), columns.shape[1]))
-    return pd.concat([rows, pd.DataFrame(columns, columns=names, index=rows.index)], axis=1)
 
 
 def learn_guide(asked: Any, folds: Any, groups: Any, pool: Pool, options: Options) -> Guide:
@@ -292,6 +279,8 @@ def weigh(
     queries, own = take(sample.rows, held), answers_without(guide, held, rest, sample)
 
     def mixtures(table: Labelled, rows: Rows) -> np.ndarray:
+        if pool.means is not None:
+            table, rows = pool.means.held(table), beside(rows, pool.means.known[held])
         asked = backend, table, contexts, labels, rows, output, options.verbose
         found = infer(*asked, weights=weights)
         return losses(sample.y[held], found, own)

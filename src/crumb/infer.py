@@ -43,9 +43,10 @@ def answer(
     output: Output,
     **how: Any,
 ) -> np.ndarray:
-    """``infer`` with the guide of the pool, if it has one."""
+    """``infer`` with the guide of the pool and its mean targets, if it has any."""
 
     def network(rows: Rows) -> np.ndarray:
+        rows = rows if pool.means is None else pool.means.queries(rows)
         return infer(backend, pool.hold(contexts), contexts, labels, rows, output, **how)
 
     return network(queries) if pool.guide is None else pool.guide.lead(queries, output, network)

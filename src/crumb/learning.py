@@ -69,6 +69,8 @@ def learn(
         if options.budget is not None and not options.fixed_size:  # fewest clusters: for short ones
             n = min(LADDER[-1], pool.size, backend.window or pool.size)
         options.strategy.learn(pool.finder(options), n)
+    if not _room_for_means(asked, pool, backend):
+        pool.means = None
     pool.guide = _learn_guide(asked, pool, groups, options, backend)
     if not pool.on_disk:
         _ = pool.hold(()).numbers.columns  # made now, and not at the first prediction
@@ -162,6 +164,16 @@ def _learn_guide(
     folds, auto = asked.guide_folds, isinstance(asked.guide, str) and asked.guide == "auto"
     guide = learn_guide(asked.guide, folds, groups, pool, options)
     return weigh(guide, folds, groups, pool, backend, options) if auto else guide
+
+
+def _room_for_means(asked: Any, pool: Pool, backend: Backend) -> bool:
+    """Whether the model takes the columns of mean targets as well."""
+    if pool.means is None or not backend.max_columns:
+        return True
+    from crumb.guide import guide_columns
+
+    of_guide = 0 if asked.guide is None else guide_columns(pool.n_classes)
+    return len(pool.encoder.columns_) + of_guide + pool.means.width <= backend.max_columns
 
 
 def _resolve_backend(

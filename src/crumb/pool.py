@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,7 +20,8 @@ from crumb.pfn.contexts import Numbers, Slice
 from crumb.rng import generator
 from crumb.selection.base import Finder, TableFinder
 from crumb.table import space as spaces
-from crumb.table.encoder import Rows, TableEncoder, fingerprint, split_target, take, to_rows
+from crumb.table.encoder import Rows, TableEncoder, beside, fingerprint, split_target, take, to_rows
+from crumb.table.means import learn_means
 from crumb.table.row import Piece, RowReader
 
 if TYPE_CHECKING:
@@ -66,6 +67,35 @@ class HeldRows(Labelled):
     token: bytes
 
 
+@dataclass(frozen=True, eq=False)
+class MoreColumns:
+    """Columns for the network that are no part of a pool's own rows or points.
+
+    What a row that taught them gets is what other rows say of it.
+    """
+
+    of: Callable[[Rows], np.ndarray]  # (n, columns) for rows that have taught nothing
+    known: np.ndarray  # (m, columns) for those that have
+    ids: np.ndarray  # (m,) the row numbers that they belong to, rising
+
+    def held(self, held: Labelled) -> Labelled:
+        """Rows of the pool with these columns."""
+        known = np.isin(held.ids, self.ids)
+        found = np.empty((len(held.ids), self.known.shape[1]))
+        found[known] = self.known[np.searchsorted(self.ids, held.ids[known])]
+        if not known.all():
+            found[~known] = self.of(take(held.rows, np.flatnonzero(~known)))
+        rows = beside(held.rows, found)
+        return HeldRows(rows, held.y, held.ids, held.n_classes, held.token)
+
+    @property
+    def width(self) -> int:
+        return self.known.shape[1]
+
+    def queries(self, rows: Rows) -> Rows:
+        return beside(rows, self.of(rows))
+
+
 class Pool(ABC):
     """What estimators, plans, streams and the service know of the training table."""
 
@@ -79,6 +109,7 @@ class Pool(ABC):
     sample_points: np.ndarray  # of these
     some_points: np.ndarray  # those behind the bandwidth; all of them where it is in memory
     guide: Guide | None = None
+    means: MoreColumns | None = None  # mean targets of columns of very many words
 
     @property
     @abstractmethod
@@ -92,7 +123,10 @@ class Pool(ABC):
 
     @abstractmethod
     def hold(self, contexts: Sequence[np.ndarray]) -> Labelled:
-        """The rows of some contexts, with the columns of the guide, ready to be taken."""
+        """The rows of some contexts as the network sees them, ready to be taken.
+
+        With the columns of the guide, and then with mean targets.
+        """
 
     @abstractmethod
     def points_of(self, context: np.ndarray) -> np.ndarray:
@@ -125,6 +159,11 @@ class Pool(ABC):
     def shape(self) -> tuple[int, int]:
         """Rows, and columns of the selection space."""
         return self.size, self.space.width
+
+    def shown(self, held: Labelled) -> Labelled:
+        """Some of its rows as the network sees them."""
+        held = held if self.guide is None else self.guide.held(held)
+        return held if self.means is None else self.means.held(held)
 
     @property
     def columns(self) -> list[Any] | None:
@@ -185,16 +224,27 @@ class TablePool(Labelled, Pool):
 
         ``seed`` and ``jobs`` are for the forest that weighs the columns.
         """
-        if spaces.is_auto(features):
-            some = spaces.relevance_rows(len(rows), rows.shape[1], seed)
+        columns, taught = rows.shape[1], (rows, encoder, y, n_classes, seed)
+        some, means = spaces.relevance_rows(len(rows), columns, seed), None
+        if spaces.is_auto(features) and not len(some):
+            features = None
+        elif spaces.is_auto(features):
+            means = learn_means(*taught)
             known = take(rows, some), encoder, y[some], n_classes is not None
-            features = spaces.column_weights(*known, seed, jobs) if len(some) else None
+            of_means = None if means is None else means.take(some)
+            features = spaces.column_weights(*known, seed, jobs, of_means)
+        elif spaces.is_weights(features) and np.size(features) > columns:  # found before
+            means = learn_means(*taught)
         about = () if embed is None else embed.identity()
         if spaces.is_weights(features):
-            features = spaces.checked_weights(features, rows.shape[1]).tolist()
+            wide = 0 if means is None else len(means.means.columns)
+            features = spaces.checked_weights(features, columns, wide).tolist()
         mark = fingerprint(rows, encoder.kinds_, features, *about)
-        space, points = spaces.learn_space(features, rows, encoder, y, embed)
-        return cls(rows, y, n_classes, encoder, space, points, mark)
+        space, points = spaces.learn_space(features, rows, encoder, y, embed, means)
+        pool = cls(rows, y, n_classes, encoder, space, points, mark)
+        if means is not None:
+            pool.means = MoreColumns(means.means.of, means.known, pool.ids)
+        return pool
 
     @property
     def size(self) -> int:
@@ -216,15 +266,14 @@ class TablePool(Labelled, Pool):
         return self
 
     def hold(self, contexts: Sequence[np.ndarray]) -> Labelled:
-        return self if self.guide is None else self._guided
+        return self._shown
 
     def points_of(self, context: np.ndarray) -> np.ndarray:
         return self.points[context]
 
     @cached_property
-    def _guided(self) -> Labelled:
-        assert self.guide is not None
-        return self.guide.held(self)
+    def _shown(self) -> Labelled:
+        return self.shown(self)
 
     def finder(self, options: Options) -> Finder:
         codes = self.y if self.n_classes is not None else None

@@ -13,15 +13,15 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.preprocessing import TargetEncoder
 
 from crumb.additive import USUAL_WEIGHT, Slots, choose_values, fit_values, summed
 from crumb.errors import BackendUnavailable, InvalidInput
-from crumb.machine import quiet, task_threads
+from crumb.machine import task_threads
 from crumb.mixing import blend, losses, mean_share, mixture
 from crumb.pfn.base import TargetScale
 from crumb.pfn.sklearn import is_estimator
 from crumb.table.encoder import Rows, column, number_column, texts
+from crumb.table.means import WIDE, mean_targets, means_of
 
 ROUNDS, PATIENCE = 2_000, 50  # of boosting at most, and without progress
 MOST_TREES = 5_000  # a round has a tree for each of more than two classes
@@ -36,7 +36,6 @@ KINDS: tuple[dict[str, Any], ...] = (  # of trees
 CURVES = len(KINDS)  # the kind after those of trees
 HALVED = 0.5  # the share of curves: a mean of six models is better than one, but for curves hardly
 LITTLE = 0.03  # a kind with a smaller share is left out
-WIDE = 40  # a column with more categories is given as the mean target of each
 SETTINGS = {
     "learning_rate": 0.1,
     "lambda_l2": 1.0,  # without it, leaves of rare classes have no bound
@@ -218,25 +217,21 @@ class Trees:
 
         There, a row gets the mean of other rows.
         """
-        wide, several = self._wide(), "multiclass" if len(np.unique(target)) > 2 else "binary"
-        kind = several if self.n_classes else "continuous"
-        encoder = TargetEncoder(target_type=kind, random_state=self.seed % 2**32)
-        most = np.bincount(target).max() if self.n_classes else len(target)
-        if not wide or most < encoder.cv:  # too few rows for its folds
+        wide = self._wide()
+        words = max((len(self.words[j]) for j in wide), default=0)
+        about = words, target, self.n_classes, self.seed
+        found = mean_targets(table[:, wide], *about) if wide else None
+        if found is None:  # too few rows for its folds
             return np.empty((0, 0, 0)), table
-        with quiet():  # about classes with fewer rows than folds
-            found = encoder.fit_transform(table[:, wide], target)
-        words = np.append(np.arange(max(len(self.words[j]) for j in wide)), np.nan)
-        means = encoder.transform(np.tile(words[:, None], len(wide)))
-        means = means.reshape(len(words), len(wide), -1).transpose(1, 0, 2)
-        return means, _replaced(table, wide, found.reshape(len(table), len(wide), -1))
+        means, of_others = found
+        return means, _replaced(table, wide, of_others)
 
     def _by_means(self, table: np.ndarray, means: np.ndarray) -> np.ndarray:
         if not len(means):
             return table
         wide = self._wide()
-        places = np.nan_to_num(table[:, wide], nan=-1).astype(np.int64)  # the last is of no word
-        return _replaced(table, wide, means[np.arange(len(wide)), places])
+        places = np.nan_to_num(table[:, wide], nan=-1).astype(np.int64)
+        return _replaced(table, wide, means_of(means, places))
 
     def _usual(self, kind: int) -> float:
         found = [rounds[kind] for rounds in self.rounds]

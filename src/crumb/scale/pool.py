@@ -22,7 +22,7 @@ from crumb.herding.greedy import bandwidth_rows
 from crumb.herding.neighbours import FIRST, Candidates, asking, fraction_searched
 from crumb.machine import quiet, resolve_jobs
 from crumb.options import Options
-from crumb.pool import HeldRows, Labelled, Pool
+from crumb.pool import HeldRows, Labelled, MoreColumns, Pool
 from crumb.rng import generator
 from crumb.scale.engine import Engine
 from crumb.scale.reader import (
@@ -49,12 +49,14 @@ from crumb.selection import Problem, Strategy
 from crumb.selection.base import Among, Finder, Held, Nearest, Question, TableFinder, support_rows
 from crumb.table import space
 from crumb.table.encoder import TableEncoder, first_columns, take
+from crumb.table.means import KnownMeans, learn_means
 
 SKETCH_ROWS, SKETCH_CELLS = 100_000, 8_000_000  # rows, and cells, of the sketch
 COVERED_CELLS = 50_000_000  # numbers of a pool whose points are held: 400 MB, twice that at first
 HELD_CELLS = 10_000_000  # a table with fewer cells is read whole, as a table in memory
 LEAST, MOST = 4, 64  # candidates that a cluster needs, and usually may have, as multiples of n
 SHORTLIST_CELLS = 40_000_000  # clusters × candidates × columns that are kept: 320 MB
+LEAST_OF_WORD = 20  # rows of a sample that a mean target is taken from
 ENTRY_CELLS = 10  # columns that a candidate counts for at least: sorting it costs as much
 KNN_ENTRIES = 20_000_000  # points × rows of a context
 MOST_CENTROIDS = 2_000  # of the pool: every row is compared with each of them
@@ -105,16 +107,26 @@ class FilePool(Pool):
         whole = pa.concat_tables(found.sample)
         table, sketch = (whole.take(np.searchsorted(every, ids)) for ids in (plain, sketched))
         self.encoder = found.closed(opened)
-        if space.is_auto(features):
-            some = whole.take(np.searchsorted(every, weighed))
-            features = _weights(some, self.encoder, view.target, bool(classify), options)
-        if features is None or space.is_weights(features):
-            self.space: space.Space = space.ColumnSpace(found.table, opened, features)
-        else:
-            self.space = _own_space(features, table, self.encoder, view.target)
         distinct = found.distinct_labels()
         classes = np.unique(distinct) if classify else None
         self.n_classes = None if classes is None else len(classes)
+        learned = None
+        if space.is_auto(features) and len(weighed):
+            ids = np.sort(sketched)
+            learned = self._means(whole.take(np.searchsorted(every, ids)), classes, options)
+            some = whole.take(np.searchsorted(every, weighed))
+            features = self._weights(some, classes, learned is not None, options)
+        elif space.is_auto(features):
+            features = None
+        elif space.is_weights(features):
+            features = space.checked_weights(features, len(view.features))
+        if features is None or space.is_weights(features):
+            means = None if learned is None else learned.means
+            self.space: space.Space = space.ColumnSpace(found.table, opened, features, means)
+        else:
+            self.space = _own_space(features, table, self.encoder, view.target)
+        if learned is not None:
+            self.means = MoreColumns(learned.means.of, learned.known, ids)
         self.reader = Reader(self.encoder, self.space, view.target, classes, seed)
         self.sample = _held(table, plain, self.reader)
         points = self.sample_points = self.space.transform(self.sample.rows)
@@ -126,6 +138,28 @@ class FilePool(Pool):
         self.distinct_labels = distinct if classify else self.sample.y
         self.held: Labelled | None = None  # the rows of the contexts that were asked for last
         self.facts = {"pool": {"rows": self.size, "on_disk": True, "covered": self.covered}}
+
+    def _means(
+        self, table: pa.Table, classes: np.ndarray | None, options: Options
+    ) -> KnownMeans | None:
+        """Of words that some rows have: most rows of the pool get the mean of all."""
+        rows, labels = self._read(table)
+        y = labels if classes is None else np.searchsorted(classes, labels)
+        return learn_means(rows, self.encoder, y, self.n_classes, options.seed, LEAST_OF_WORD)
+
+    def _weights(
+        self, table: pa.Table, classes: np.ndarray | None, with_means: bool, options: Options
+    ) -> np.ndarray:
+        rows, labels = self._read(table)
+        means = self._means(table, classes, options) if with_means else None
+        about = self.encoder, labels, classes is not None, options.seed
+        return space.column_weights(rows, *about, resolve_jobs(options.n_jobs), means)
+
+    def _read(self, table: pa.Table) -> tuple[Any, np.ndarray]:
+        rows = self.encoder.transform(to_frame(table, self.encoder.columns_))
+        target = self.source.view.target
+        assert target is not None  # without one nothing is weighed
+        return rows, to_labels(table, target)
 
     @property
     def size(self) -> int:
@@ -158,7 +192,7 @@ class FilePool(Pool):
         if self.held is None or not np.isin(ids, self.held.ids).all():
             table = fetch_rows(self.engine, self.source, ids)
             held = _held(table, ids, self.reader)
-            self.held = held if self.guide is None else self.guide.held(held)
+            self.held = self.shown(held)
         return self.held
 
     def points_of(self, context: np.ndarray) -> np.ndarray:
@@ -170,16 +204,6 @@ class FilePool(Pool):
     def __getstate__(self) -> dict[str, Any]:
         """Without the rows of contexts: they can be read again."""
         return {**vars(self), "held": None}
-
-
-def _weights(
-    table: pa.Table, encoder: TableEncoder, target: Any, classify: bool, options: Options
-) -> np.ndarray | None:
-    if not len(table):
-        return None
-    rows = encoder.transform(to_frame(table, encoder.columns_))
-    about = encoder, to_labels(table, target), classify
-    return space.column_weights(rows, *about, options.seed, resolve_jobs(options.n_jobs))
 
 
 def _own_space(features: Any, table: pa.Table, encoder: TableEncoder, target: Any) -> space.Space:

@@ -23,9 +23,9 @@ from crumb.errors import InvalidInput
 from crumb.machine import blas_in_one_thread, progress_bar
 from crumb.scale.engine import Engine
 from crumb.scale.source import Shard, Source, View, among
-from crumb.table.cells import LARGEST, Words, from_arrow, kind_of
+from crumb.table.cells import LARGEST, MISSING, Words, from_arrow, kind_of
 from crumb.table.encoder import TableEncoder
-from crumb.table.space import MISSING, ColumnSpace, Moments, Space, TableStatistics
+from crumb.table.space import ColumnSpace, Moments, Space, TableStatistics
 
 MOST_CLASSES = 100_000
 Some: TypeAlias = "np.ndarray | None"  # places in a block, rising; None: all

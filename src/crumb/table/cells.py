@@ -31,6 +31,7 @@ from crumb.errors import InvalidInput
 LARGEST = 9.9e29
 LARGEST_WHOLE = 2**53  # up to here floats tell whole numbers apart
 DAY = np.timedelta64(1, "D")
+MISSING = "\0missing"  # as a word: a missing category is a category like any other
 NESTED = (dict, list, set, frozenset, tuple, np.ndarray, pd.Series)
 TRUTH = {"true": 1, "false": 0}
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?\s?(Z|[+-]\d\d(:?\d\d)?)?)?")

@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count, islice
 from numbers import Integral
 from typing import Any, TypeAlias
 
@@ -376,8 +377,18 @@ def take(rows: Rows, index: np.ndarray) -> Rows:
     return rows.iloc[index].reset_index(drop=True)
 
 
+def beside(rows: Rows, columns: np.ndarray) -> Rows:
+    """Rows with more columns after their own, under names that none of these has."""
+    if isinstance(rows, np.ndarray):
+        return np.hstack([rows, columns.astype(rows.dtype)])
+    texts = all(isinstance(name, str) for name in rows.columns)
+    free = (f"guide {i}" if texts else i for i in count())
+    names = list(islice((name for name in free if name not in rows.columns), columns.shape[1]))
+    return pd.concat([rows, pd.DataFrame(columns, columns=names, index=rows.index)], axis=1)
+
+
 def first_columns(rows: Rows, count: int) -> Rows:
-    """Without those of a guide, which stand behind the table's own."""
+    """Without those that only the network sees, which stand behind the table's own."""
     return rows[:, :count] if isinstance(rows, np.ndarray) else rows.iloc[:, :count]
 
 

@@ -15,8 +15,9 @@ Columns may have weights: a number is then multiplied by its weight, and an indi
 it. Rows help the network when they are like the query in what matters. Where all columns count
 alike, a table of many weak columns hides the few that matter. So a forest of shallow trees says how
 much each column tells about the target; distance² counts a column by that share (docs/defaults.md
-has the measurements). ``features=`` replaces the space by a transformer of the user's own, or
-adds the network's view of the rows (``embedding.py``).
+has the measurements). Where there are classes, a column of very many words also counts by their
+mean targets (``means.py``), with a weight of their own. ``features=`` replaces the space by a
+transformer of the user's own, or adds the network's view of the rows (``embedding.py``).
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from sklearn.base import clone
 
 from crumb.errors import InvalidInput
 from crumb.rng import generator
-from crumb.table.cells import LARGEST, word_of
+from crumb.table.cells import LARGEST, MISSING, word_of
 from crumb.table.encoder import Rows, TableEncoder, column, number_column, texts
+from crumb.table.means import KnownMeans, MeanTargets, word_counts, word_places
 
 if TYPE_CHECKING:
     from crumb.table.embedding import RowEmbedding
 
-MISSING = "\0missing"  # a missing category is a category like any other
 MOST_WORDS = 100_000  # distinct texts that are counted; beyond that the rarest half is dropped
 MAX_CATEGORIES = 32  # indicators a column
 MAX_INDICATORS = 256  # indicators in all: the width stays bounded, however many columns there are
@@ -104,48 +105,67 @@ def is_weights(features: Any) -> bool:
 
 
 def learn_space(
-    features: Any, rows: Rows, encoder: TableEncoder, y: Any, embed: RowEmbedding | None
+    features: Any,
+    rows: Rows,
+    encoder: TableEncoder,
+    y: Any,
+    embed: RowEmbedding | None,
+    taught: KnownMeans | None = None,
 ) -> tuple[Space, np.ndarray]:
     """The space that ``features`` asks for, learned from encoded rows, and their points.
 
-    ``y`` is for transformers that learn from labels; ``embed`` gives the network's row embeddings.
+    ``y`` is for transformers that learn from labels; ``embed`` gives the network's row embeddings;
+    ``taught``: mean targets, learned from these rows.
     """
     if not (features is None or isinstance(features, str) or is_weights(features)):
         own = OwnSpace(features)
         return own, own.fit_transform(rows, y)
     weights = features if is_weights(features) else None
-    space = ColumnSpace(TableStatistics.of(rows, encoder), encoder, weights)
-    points = space.transform(rows)
+    means, known = (None, None) if taught is None else (taught.means, taught.known)
+    space = ColumnSpace(TableStatistics.of(rows, encoder), encoder, weights, means)
+    points = space.transform(rows, known)
     return (space, points) if embed is None else _with_embedding(space, points, rows, embed)
 
 
 class ColumnSpace:
-    """The default: standardised numbers, then indicators of the categories, by their weights."""
+    """The default: standardised numbers, then indicators of the categories, by their weights.
+
+    Mean targets, where there are any, come last.
+    """
 
     def __init__(
         self,
         statistics: TableStatistics,
         encoder: TableEncoder,
-        weights: Any = None,  # one a column; None: all are 1
+        weights: Any = None,  # one a column, and one for its mean targets; None: all are 1
+        means: MeanTargets | None = None,
     ):
         self.numbers, self.categories = encoder.numeric_indices, encoder.categorical_indices
-        self.weights = None if weights is None else checked_weights(weights, len(encoder.kinds_))
-        weights = np.ones(len(encoder.kinds_)) if weights is None else self.weights
+        wide = 0 if means is None else len(means.columns)
+        self.weights, self.means = weights, means
+        weights = np.ones(len(encoder.kinds_) + wide) if weights is None else np.asarray(weights)
         self.heights = weights[self.categories]  # of the indicators
+        self.heights_of_means = weights[len(encoder.kinds_) :]
         moments = statistics.moments.bounded()
         self.mean, self.scale = moments.mean, moments.scale() / weights[self.numbers]
         self.reach = Reach(*((moments.bounds().T - self.mean) / self.scale))
         most = max(2, min(MAX_CATEGORIES, MAX_INDICATORS // max(1, len(self.categories))))
         self.indicators = [Indicators(counts, most) for counts in statistics.counts]
         self.width = len(self.numbers) + sum(one.width for one in self.indicators)
+        self.width += 0 if means is None else means.width
         self.dtype: Any = np.float64 if statistics.rows * self.width <= DOUBLE_CELLS else np.float32
 
-    def transform(self, rows: Rows) -> np.ndarray:
+    def transform(self, rows: Rows, known: np.ndarray | None = None) -> np.ndarray:
+        """``known``: mean targets of rows that they were learned from."""
         points = np.zeros((len(rows), self.width), dtype=self.dtype)
         for start in range(0, len(rows), BLOCK_ROWS):  # small blocks stay in the cache
             part = slice(start, start + BLOCK_ROWS)
             block = rows.iloc[part] if isinstance(rows, pd.DataFrame) else rows[part]
             self._fill(points[part], block)
+            if self.means is not None:
+                found = self.means.of(block) if known is None else known[part]
+                found = self.means.standard(found, self.heights_of_means)
+                points[part, -self.means.width :] = found
         return points
 
     def _fill(self, points: np.ndarray, rows: Rows) -> None:
@@ -176,6 +196,9 @@ class ColumnSpace:
             if place >= 0:
                 point[0, first + place] = height
             first += indicators.width
+        if self.means is not None:
+            found = self.means.standard(self.means.of_one(values), self.heights_of_means)
+            point[0, first:] = found
         return point
 
     def _worded(self) -> Iterator[tuple[int, Indicators, float]]:
@@ -189,12 +212,13 @@ class ColumnSpace:
         return np.clip(values, self.reach.low[place], self.reach.high[place], out=values)
 
 
-def checked_weights(weights: Any, columns: int) -> np.ndarray:
+def checked_weights(weights: Any, columns: int, wide: int = 0) -> np.ndarray:
+    """``wide``: columns with mean targets, which have weights of their own after those of all."""
     try:
         found = np.array(weights, dtype=np.float64)
     except (TypeError, ValueError):
         found = np.empty(0)
-    if found.shape != (columns,) or not np.isfinite(found).all() or (found <= 0).any():
+    if found.shape != (columns + wide,) or not np.isfinite(found).all() or (found <= 0).any():
         raise InvalidInput(
             f"Weights given as features= are positive numbers, one for each of the {columns} "
             f"columns; got {weights!r}."
@@ -211,11 +235,18 @@ def relevance_rows(rows: int, columns: int, seed: int) -> np.ndarray:
 
 
 def column_weights(
-    rows: Rows, encoder: TableEncoder, y: np.ndarray, classify: bool, seed: int, jobs: int
+    rows: Rows,
+    encoder: TableEncoder,
+    y: np.ndarray,
+    classify: bool,
+    seed: int,
+    jobs: int,
+    taught: KnownMeans | None = None,
 ) -> np.ndarray:
     """(columns,) the root of each column's share of what a forest learns, relative to the average.
 
-    ``y``: labels of the rows, of any kind that can be sorted.
+    ``y``: labels of the rows, of any kind that can be sorted. ``taught``: mean targets of the rows;
+    (columns with them,) are then further weights.
     """
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
@@ -227,7 +258,13 @@ def column_weights(
         target = np.minimum(order, MOST_CLASSES - 1)[places]
     kind = RandomForestClassifier if classify else RandomForestRegressor
     forest = kind(**FOREST, random_state=seed % 2**32, n_jobs=jobs)
-    shares = forest.fit(_codes(rows, encoder), target).feature_importances_
+    table, columns = _codes(rows, encoder), rows.shape[1]
+    if taught is not None:
+        table = np.hstack([table, taught.known.astype(np.float32)])
+    shares = forest.fit(table, target).feature_importances_
+    if taught is not None:
+        of_means = shares[columns:].reshape(len(taught.means.columns), -1).sum(axis=1)
+        shares = np.concatenate([shares[:columns], of_means])
     if not shares.sum():  # one class, or nothing that tells
         return np.ones(len(shares))
     return np.sqrt(np.maximum(shares / shares.mean(), LEAST_SHARE))
@@ -266,8 +303,7 @@ class Indicators:
         return self.known.get(MISSING if value != value else word_of(value), self.unknown)
 
     def places(self, values: pd.Series) -> np.ndarray:
-        codes, distinct = pd.factorize(values)
-        return np.array([*map(self.place, distinct), self.place(np.nan)])[codes]  # holes have −1
+        return word_places(values, self.known, self.unknown)
 
 
 class OwnSpace:
@@ -398,10 +434,6 @@ class TableStatistics:
     def merge(self, other: TableStatistics) -> TableStatistics:
         counts = [merged(a, b) for a, b in zip(self.counts, other.counts, strict=True)]
         return TableStatistics(self.rows + other.rows, self.moments.merge(other.moments), counts)
-
-
-def word_counts(values: pd.Series) -> Counter[str]:
-    return Counter(pd.Series(texts(values, MISSING)).value_counts().to_dict())
 
 
 def merged(mine: Counter[str], theirs: Counter[str]) -> Counter[str]:
