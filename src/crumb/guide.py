@@ -59,7 +59,7 @@ class Guide:
         """Rows of the pool as the network sees them."""
         if not self.shown:
             return held
-        columns = MoreColumns(self._columns_of, self.columns(self.known), self.ids)
+        columns = MoreColumns(self._columns_of, self.columns(self.known), self.ids, "guide")
         return columns.held(held)
 
     def _columns_of(self, rows: Rows) -> np.ndarray:
@@ -280,7 +280,7 @@ def weigh(
 
     def mixtures(table: Labelled, rows: Rows) -> np.ndarray:
         if pool.means is not None:
-            table, rows = pool.means.held(table), beside(rows, pool.means.known[held])
+            table, rows = pool.means.held(table), pool.means.queries(rows, held)
         asked = backend, table, contexts, labels, rows, output, options.verbose
         found = infer(*asked, weights=weights)
         return losses(sample.y[held], found, own)

@@ -71,6 +71,7 @@ def learn(
         options.strategy.learn(pool.finder(options), n)
     if not _room_for_means(asked, pool, backend):
         pool.means = None
+        _warn_of_codes(pool.encoder, backend.most_categories)
     pool.guide = _learn_guide(asked, pool, groups, options, backend)
     if not pool.on_disk:
         _ = pool.hold(()).numbers.columns  # made now, and not at the first prediction
@@ -168,7 +169,9 @@ def _learn_guide(
 
 def _room_for_means(asked: Any, pool: Pool, backend: Backend) -> bool:
     """Whether the model takes the columns of mean targets as well."""
-    if pool.means is None or not backend.max_columns:
+    if pool.means is None or not backend.takes_means:
+        return False
+    if not backend.max_columns:
         return True
     from crumb.guide import guide_columns
 
@@ -192,7 +195,6 @@ def _resolve_backend(
         cache_bytes=megabytes("cache_size", asked.cache_size),
     )
     backend = resolve_backend(asked.model, asked.task, settings)
-    _warn_of_codes(encoder, backend.most_categories)
     columns, named = len(encoder.columns_), "columns"
     if asked.guide is not None:
         from crumb.guide import guide_columns
@@ -278,7 +280,7 @@ def _warn_of_codes(encoder: TableEncoder, most: int) -> None:
             f"Columns with more than {most} categories: {', '.join(many)}. The model sees the "
             "categories of a column as numbers in sorted order, which says little where there are "
             "that many. Leave such a column out, or give its meaning as numbers.",
-            stacklevel=2,
+            stacklevel=4,
         )
 
 

@@ -77,6 +77,7 @@ class MoreColumns:
     of: Callable[[Rows], np.ndarray]  # (n, columns) for rows that have taught nothing
     known: np.ndarray  # (m, columns) for those that have
     ids: np.ndarray  # (m,) the row numbers that they belong to, rising
+    name: str = "mean"
 
     def held(self, held: Labelled) -> Labelled:
         """Rows of the pool with these columns."""
@@ -85,15 +86,17 @@ class MoreColumns:
         found[known] = self.known[np.searchsorted(self.ids, held.ids[known])]
         if not known.all():
             found[~known] = self.of(take(held.rows, np.flatnonzero(~known)))
-        rows = beside(held.rows, found)
+        rows = beside(held.rows, found, self.name)
         return HeldRows(rows, held.y, held.ids, held.n_classes, held.token)
 
     @property
     def width(self) -> int:
         return self.known.shape[1]
 
-    def queries(self, rows: Rows) -> Rows:
-        return beside(rows, self.of(rows))
+    def queries(self, rows: Rows, taught: np.ndarray | None = None) -> Rows:
+        """Rows that are asked. ``taught``: their places, if they have taught these columns."""
+        found = self.of(rows) if taught is None else self.known[taught]
+        return beside(rows, found, self.name)
 
 
 class Pool(ABC):

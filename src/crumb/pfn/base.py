@@ -224,6 +224,8 @@ class Backend(ABC):
     most_categories: ClassVar[int] = sys.maxsize
     # Whether it can learn from columns that hold one value or none.
     missing_is_a_value: ClassVar[bool] = True
+    # Whether it is shown mean targets beside words. A model of the user's own knows its columns.
+    takes_means: ClassVar[bool] = False
     # Whether targets must have mean 0 and deviation 1. An estimator of the user's own may have
     # settings in the units of its targets, and works in float64.
     scales_targets: ClassVar[bool] = False
@@ -358,7 +360,7 @@ _pass = threading.Lock()
 class NetworkBackend(Backend):
     """A network from a checkpoint, run by the estimators of its own package, or by our own."""
 
-    scales_targets = True
+    scales_targets = takes_means = True
     path: Path
     # By task. Where there is no package: a class whose arguments are the options.
     estimators: ClassVar[dict[str, type]]

@@ -377,12 +377,12 @@ def take(rows: Rows, index: np.ndarray) -> Rows:
     return rows.iloc[index].reset_index(drop=True)
 
 
-def beside(rows: Rows, columns: np.ndarray) -> Rows:
-    """Rows with more columns after their own, under names that none of these has."""
+def beside(rows: Rows, columns: np.ndarray, name: str = "guide") -> Rows:
+    """Rows with more columns after their own, under numbered names that none of these has."""
     if isinstance(rows, np.ndarray):
         return np.hstack([rows, columns.astype(rows.dtype)])
     texts = all(isinstance(name, str) for name in rows.columns)
-    free = (f"guide {i}" if texts else i for i in count())
+    free = (f"{name} {i}" if texts else i for i in count())
     names = list(islice((name for name in free if name not in rows.columns), columns.shape[1]))
     return pd.concat([rows, pd.DataFrame(columns, columns=names, index=rows.index)], axis=1)
 

@@ -1,0 +1,225 @@
+"""means.py: mean targets of columns of very many words, for distances and for the network."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from scale_tables import on_disk  # noqa: F401 (a fixture)
+from sklearn.compose import ColumnTransformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, TargetEncoder
+
+import crumb
+from crumb import CrumbClassifier, CrumbRegressor
+from crumb.errors import InvalidInput
+from crumb.guide import weigh
+from crumb.online import CrumbOnline
+from crumb.table import space as space_module
+from crumb.table.encoder import TableEncoder
+from crumb.table.means import MOST_CLASSES, WIDE, KnownMeans, learn_means
+
+FEW = {"n_clusters": 3, "context_size": 60, "device": "cpu"}
+
+
+@pytest.fixture(autouse=True)
+def small_pools_count(monkeypatch):
+    monkeypatch.setattr(space_module, "LEAST_POOL", 100)
+
+
+def towns(rows: int = 600, n_classes: int = 2, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
+    """The label depends on a town, of which there are many, and on x."""
+    rng = np.random.default_rng(seed)
+    town, x = rng.integers(0, 60, rows), rng.normal(size=rows)
+    score = x + np.random.default_rng(1).normal(scale=2, size=60)[town]
+    names = pd.Series([f"town {i}" for i in town], dtype=object)
+    names[rng.random(rows) < 0.05] = None
+    frame = pd.DataFrame({"x": x, "town": names, "size": rng.choice(["s", "m"], rows)})
+    return frame, np.clip((score + n_classes) // 2, 0, n_classes - 1).astype(int)
+
+
+def learned(frame: pd.DataFrame, y: np.ndarray, **about) -> tuple[KnownMeans | None, pd.DataFrame]:
+    encoder = TableEncoder()
+    rows = encoder.fit_transform(frame)
+    return learn_means(rows, encoder, y, int(y.max()) + 1, 0, **about), rows
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_means_are_those_of_scikit_learn(n_classes: int) -> None:
+    frame, y = towns(n_classes=n_classes)
+    found, rows = learned(frame, y)
+    words = frame[["town"]].fillna("none")
+    codes = np.unique(words, return_inverse=True)[1].reshape(-1, 1)
+    encoder = TargetEncoder(random_state=0)
+    np.testing.assert_allclose(found.known, encoder.fit_transform(codes, y))
+    np.testing.assert_allclose(found.means.of(rows), encoder.transform(codes))
+    assert found.means.width == (1 if n_classes == 2 else n_classes)
+    for i in (0, int(np.flatnonzero(frame["town"].isna())[0])):
+        np.testing.assert_array_equal(
+            found.means.of_one(rows.iloc[i].tolist()), found.means.of(rows.iloc[[i]])
+        )
+
+
+def test_a_row_does_not_learn_its_own_label() -> None:
+    """Every row has a word of its own, so words say nothing, and rows must not say it either."""
+    y = np.random.default_rng(0).integers(0, 2, 300)
+    found, rows = learned(pd.DataFrame({"id": [f"i{i}" for i in range(300)]}), y)
+    apart = found.known[y == 1].mean() - found.known[y == 0].mean()
+    assert abs(apart) < 0.02
+    assert found.means.of(rows)[y == 1].mean() - found.means.of(rows)[y == 0].mean() > 0.1
+
+
+def test_new_words_and_rare_ones_get_the_mean_of_all() -> None:
+    frame, y = towns()
+    found, _ = learned(frame, y)
+    new = pd.DataFrame({"x": [0.0], "town": ["nowhere"], "size": ["s"]})
+    np.testing.assert_allclose(found.means.of(new), y.mean())
+    found, _ = learned(frame, y, least=1_000)
+    np.testing.assert_allclose(found.means.of(frame), y.mean())
+
+
+def test_where_there_are_none() -> None:
+    frame, y = towns()
+    assert learned(frame.assign(town=frame["size"]), y)[0] is None
+    assert learned(frame, np.arange(len(y)) % (MOST_CLASSES + 1))[0] is None
+    narrow = frame[frame["town"].isin([f"town {i}" for i in range(WIDE)])]
+    assert learned(narrow.reset_index(drop=True), y[: len(narrow)])[0] is None
+    encoder = TableEncoder()
+    assert learn_means(encoder.fit_transform(frame), encoder, y.astype(float), None, 0) is None
+    assert CrumbClassifier(**FEW, features=None).fit(frame, y).pool_.means is None
+    assert CrumbRegressor(features="auto").fit(frame, y.astype(float)).pool_.means is None
+
+
+def seen(model: CrumbClassifier, queries: pd.DataFrame) -> np.ndarray:
+    """What the network is shown of queries beside the table's columns."""
+    shown = model.pool_.means.queries(model.encode(queries)[0])
+    return shown.iloc[:, queries.shape[1] :].to_numpy()
+
+
+def test_the_network_and_distances_see_them() -> None:
+    frame, y = towns()
+    clf = CrumbClassifier(**FEW).fit(frame[100:], y[100:])
+    means = learned(frame[100:].reset_index(drop=True), y[100:])[0]
+    held = clf.pool_.hold([np.arange(5)]).rows
+    np.testing.assert_array_equal(held.iloc[:, 3:], means.known)
+    np.testing.assert_array_equal(seen(clf, frame[:100]), means.means.of(frame[:100]))
+    # The last coordinate is the standardised mean, by its weight.
+    assert len(clf.pool_.space.weights) == 4
+    expected = (means.known - means.known.mean()) / means.known.std() * clf.pool_.space.weights[3]
+    np.testing.assert_allclose(clf.pool_.points[:, -1:], expected, atol=1e-12)
+    # One row by itself gets the point that it has in a table.
+    points = clf.encode(frame[:100])[1]
+    for i in range(20):
+        point = clf.encode_row(frame.iloc[i].to_dict())[1]
+        np.testing.assert_allclose(point[0], points[i], atol=1e-12)
+
+
+def test_they_help() -> None:
+    frame, y = towns(2_500)
+    losses = {}
+    for features in (None, "auto"):
+        clf = CrumbClassifier(**FEW | {"context_size": 200}, features=features)
+        proba = clf.fit(frame[500:], y[500:]).predict_proba(frame[:500])
+        losses[features] = -np.log(proba[np.arange(500), y[:500]]).mean()
+    assert losses["auto"] < 0.9 * losses[None]
+
+
+def test_a_loaded_model_answers_the_same(tmp_path) -> None:
+    frame, y = towns()
+    for more in ({}, {"guide": "trees"}, {"plan_at": "fit"}):
+        clf = CrumbClassifier(**FEW, **more).fit(frame[100:], y[100:])
+        clf.save(tmp_path / "clf.crumb")
+        again = crumb.load(tmp_path / "clf.crumb")
+        expected = clf.predict_proba(frame[:50])
+        np.testing.assert_array_equal(again.predict_proba(frame[:50]), expected)
+        pickled = pickle.loads(pickle.dumps(clf))
+        np.testing.assert_array_equal(pickled.predict_proba(frame[:50]), expected)
+
+
+def test_weights_of_ones_own_are_of_columns_alone() -> None:
+    frame, y = towns()
+    clf = CrumbClassifier(**FEW, features=[1.0, 2.0, 3.0]).fit(frame, y)
+    assert clf.pool_.means is None
+    with pytest.raises(InvalidInput, match="one for each of the 3 columns"):
+        CrumbClassifier(**FEW, features=[1.0] * 5).fit(frame, y)
+
+
+def test_a_guide_stands_before_them() -> None:
+    frame, y = towns()
+    clf = CrumbClassifier(**FEW, guide="trees").fit(frame[100:], y[100:])
+    held = clf.pool_.hold([np.arange(5)]).rows
+    guide = clf.pool_.guide
+    np.testing.assert_allclose(held.iloc[:, 3], guide.columns(guide.known)[:, 0])
+    np.testing.assert_array_equal(held.iloc[:, 4:], clf.pool_.means.known)
+    assert clf.predict_proba(frame[:100]).shape == (100, 2)
+
+
+def test_held_out_rows_of_a_guide_do_not_know_their_labels(monkeypatch) -> None:
+    """``weigh`` asks rows of the pool: they get what other rows say of them."""
+    frame, y = towns()
+    clf = CrumbClassifier(**FEW, guide="trees").fit(frame, y)
+    asked, pool = [], clf.pool_
+    guide = pool.guide
+
+    def infer(backend, table, contexts, labels, rows, output, *more, **how):
+        asked.append(rows)
+        return np.full((len(rows), 2), 0.5)
+
+    monkeypatch.setattr("crumb.guide.infer", infer)
+    weigh(guide, None, None, pool, clf.backend_, clf.options_)
+    known = pool.means.known
+    for rows in asked:
+        found = rows.iloc[:, -1].to_numpy()
+        assert np.isin(found, known).all()
+        match = pool.rows.merge(rows.iloc[:, :3].drop_duplicates(), how="inner")
+        assert len(match) >= len(rows)
+
+
+def test_models_with_a_limit_of_columns_do_without_them(monkeypatch) -> None:
+    frame, y = towns()
+    monkeypatch.setattr("crumb.pfn.base.Backend.max_columns", 3)
+    clf = CrumbClassifier(**FEW).fit(frame, y)
+    assert clf.pool_.means is None
+    assert clf.pool_.space.means is not None  # distances still have them
+    assert clf.predict_proba(frame[:9]).shape == (9, 2)
+
+
+def test_estimators_of_the_users_own_see_their_columns_alone() -> None:
+    frame, y = towns()
+    encoded = ColumnTransformer(
+        [("words", OneHotEncoder(handle_unknown="ignore"), ["town", "size"])]
+    )
+    clf = CrumbClassifier(**FEW, model=make_pipeline(encoded, LogisticRegression()))
+    assert clf.fit(frame, y).pool_.means is None
+    assert clf.pool_.space.means is not None
+
+
+def test_a_pool_in_files(on_disk, tmp_path) -> None:  # noqa: F811
+    frame, y = towns(2_000)
+    names = np.array(["no", "yes"])
+    frame.assign(label=names[y]).to_parquet(tmp_path / "towns.parquet", index=False)
+    clf = CrumbClassifier(**FEW).fit(tmp_path / "towns.parquet", "label")
+    assert clf.pool_.on_disk
+    held = clf.pool_.hold([np.arange(40, 90)])
+    np.testing.assert_array_equal(held.rows.iloc[:, 3:], clf.pool_.means.known[held.ids])
+    memory = CrumbClassifier(**FEW).fit(frame, names[y])
+    assert clf.pool_.space.width == memory.pool_.space.width
+    np.testing.assert_allclose(
+        clf.predict_proba(frame[:50]), memory.predict_proba(frame[:50]), atol=0.35
+    )
+    same = clf.predict(frame) == memory.predict(frame)
+    assert same.mean() > 0.9
+
+
+def test_streams(tmp_path) -> None:
+    frame, y = towns()
+    clf = CrumbClassifier(**FEW, contexts_per_query=1, plan_at="fit").fit(frame[100:], y[100:])
+    with CrumbOnline(clf, timeout=0.01) as stream:
+        answers = [stream.submit(frame.iloc[i].to_dict()).result(60).value for i in range(3)]
+        stream.learn(frame[:50], y[:50])
+        stream.refresh()
+        stream.submit(frame.iloc[60].to_dict()).result(60)
+    np.testing.assert_allclose(answers, clf.predict_proba(frame[:3]), atol=1e-4)
