@@ -148,7 +148,7 @@ def influential_rows(
     context = planned.contexts[planned.labels[0]]
     held = pool.hold([context])
     own = first_columns(take(held.rows, held.places(context)), rows.shape[1])
-    distance = np.linalg.norm(pool.space.transform(own) - points, axis=1)
+    distance = np.linalg.norm(pool.points_of(context) - points, axis=1)
     most = len(context) if candidates is None else positive("candidates", candidates)
     near = np.argsort(distance, kind="stable")[: most if len(context) > 1 else 0]
     contexts = [context, *(np.delete(context, i) for i in near)]

@@ -280,7 +280,8 @@ def weigh(
 
     def mixtures(table: Labelled, rows: Rows) -> np.ndarray:
         if pool.means is not None:
-            table, rows = pool.means.held(table), pool.means.queries(rows, held)
+            more = pool.means.of_pool(queries, sample.ids[held])
+            table, rows = pool.means.held(table), beside(rows, more, pool.means.name)
         asked = backend, table, contexts, labels, rows, output, options.verbose
         found = infer(*asked, weights=weights)
         return losses(sample.y[held], found, own)

@@ -121,8 +121,8 @@ def _learn_table(
     backend, embed = _resolve_backend(asked, encoder, n_classes, options), None
     if isinstance(asked.features, str) and asked.features == EMBEDDING:
         embed = RowEmbedding(backend, rows, y, n_classes, options.seed, options.verbose)
-    forest = options.seed, resolve_jobs(options.n_jobs)
-    pool = TablePool.learn(rows, encoder, y, n_classes, asked.features, embed, *forest)
+    how = options.seed, resolve_jobs(options.n_jobs), may_use_means(asked)
+    pool = TablePool.learn(rows, encoder, y, n_classes, asked.features, embed, *how)
     pool.facts |= table.facts
     return pool, backend, classes
 
@@ -134,7 +134,8 @@ def _learn_files(
     from crumb.scale.pool import FilePool
 
     about = {name: getattr(asked, name) for name in ("features", "categorical_features")}
-    pool = FilePool(source, engine, options, classify=asked.task == "classification", **about)
+    about |= {"classify": asked.task == "classification", "with_means": may_use_means(asked)}
+    pool = FilePool(source, engine, options, **about)
     validate_data(asked, pool.sample.rows, skip_check_array=True)
     _, classes = encode_labels(pool.distinct_labels, asked.task)
     return pool, _resolve_backend(asked, pool.encoder, pool.n_classes, options), classes
@@ -165,6 +166,11 @@ def _learn_guide(
     folds, auto = asked.guide_folds, isinstance(asked.guide, str) and asked.guide == "auto"
     guide = learn_guide(asked.guide, folds, groups, pool, options)
     return weigh(guide, folds, groups, pool, backend, options) if auto else guide
+
+
+def may_use_means(asked: Any) -> bool:
+    """Not with folds of the user's own: mean targets have random ones, which then tell too much."""
+    return asked.guide_folds is None
 
 
 def _room_for_means(asked: Any, pool: Pool, backend: Backend) -> bool:

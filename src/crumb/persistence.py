@@ -27,7 +27,7 @@ from crumb.plan import Plan
 from crumb.selection import Strategy
 from crumb.selection.base import REGISTRY
 from crumb.table.encoder import Rows
-from crumb.table.space import ColumnSpace, is_weights
+from crumb.table.space import ColumnSpace, Learned, is_auto, is_weights
 
 FORMAT = "crumb-estimator"
 VERSION = 1
@@ -105,7 +105,8 @@ def load(path: str | Path, **changes: Any) -> CrumbClassifier | CrumbRegressor:
         asked = {name: getattr(estimator, name) for name in ("guide", "plan_at", "features")}
         planned = "plan.crumb" in files and estimator.plan_at == "fit"
         estimator.set_params(guide=guide, plan_at="predict" if planned else asked["plan_at"])
-        estimator.set_params(features=arrays.get("weights", estimator.features))
+        if is_auto(estimator.features) and "weights" in arrays:
+            estimator.set_params(features=Learned(arrays["weights"]))
         estimator.fit(rows, y).set_params(**asked)
         if checksum(estimator.backend_.path) != about["model_sha256"]:
             model = f"the model {params['model']!r} than those on this machine"

@@ -69,9 +69,9 @@ class HeldRows(Labelled):
 
 @dataclass(frozen=True, eq=False)
 class MoreColumns:
-    """Columns for the network that are no part of a pool's own rows or points.
+    """Columns for the network that are no part of a pool's own rows.
 
-    What a row that taught them gets is what other rows say of it.
+    A row that taught them gets what other rows say of it.
     """
 
     of: Callable[[Rows], np.ndarray]  # (n, columns) for rows that have taught nothing
@@ -81,22 +81,25 @@ class MoreColumns:
 
     def held(self, held: Labelled) -> Labelled:
         """Rows of the pool with these columns."""
-        known = np.isin(held.ids, self.ids)
-        found = np.empty((len(held.ids), self.known.shape[1]))
-        found[known] = self.known[np.searchsorted(self.ids, held.ids[known])]
-        if not known.all():
-            found[~known] = self.of(take(held.rows, np.flatnonzero(~known)))
-        rows = beside(held.rows, found, self.name)
+        rows = beside(held.rows, self.of_pool(held.rows, held.ids), self.name)
         return HeldRows(rows, held.y, held.ids, held.n_classes, held.token)
+
+    def of_pool(self, rows: Rows, ids: np.ndarray) -> np.ndarray:
+        """(n, columns) for rows of the pool, of which some may have taught."""
+        known = np.isin(ids, self.ids)
+        found = np.empty((len(ids), self.width))
+        found[known] = self.known[np.searchsorted(self.ids, ids[known])]
+        if not known.all():
+            found[~known] = self.of(take(rows, np.flatnonzero(~known)))
+        return found
 
     @property
     def width(self) -> int:
         return self.known.shape[1]
 
-    def queries(self, rows: Rows, taught: np.ndarray | None = None) -> Rows:
-        """Rows that are asked. ``taught``: their places, if they have taught these columns."""
-        found = self.of(rows) if taught is None else self.known[taught]
-        return beside(rows, found, self.name)
+    def queries(self, rows: Rows) -> Rows:
+        """Rows that are asked, with these columns."""
+        return beside(rows, self.of(rows), self.name)
 
 
 class Pool(ABC):
@@ -222,31 +225,35 @@ class TablePool(Labelled, Pool):
         embed: RowEmbedding | None = None,
         seed: int = 0,
         jobs: int = 1,
+        with_means: bool = True,
     ) -> TablePool:
         """From encoded rows. ``embed``: the network's row embeddings, if ``features`` asks so.
 
-        ``seed`` and ``jobs`` are for the forest that weighs the columns.
+        ``seed`` and ``jobs`` are for the forest that weighs the columns. ``with_means``: mean
+        targets may count as well.
         """
-        columns, taught = rows.shape[1], (rows, encoder, y, n_classes, seed)
-        some, means = spaces.relevance_rows(len(rows), columns, seed), None
-        if spaces.is_auto(features) and not len(some):
-            features = None
-        elif spaces.is_auto(features):
-            means = learn_means(*taught)
-            known = take(rows, some), encoder, y[some], n_classes is not None
-            of_means = None if means is None else means.take(some)
-            features = spaces.column_weights(*known, seed, jobs, of_means)
-        elif spaces.is_weights(features) and np.size(features) > columns:  # found before
-            means = learn_means(*taught)
+        some = spaces.relevance_rows(len(rows), rows.shape[1], seed)
+        found, means, known = None, None, None
+        if with_means and (isinstance(features, spaces.Learned) or spaces.is_auto(features)):
+            found = learn_means(rows, encoder, y, n_classes) if len(some) else None
+        if found is not None:
+            means, known = found
+        if spaces.is_auto(features):
+            labelled = take(rows, some), encoder, y[some], n_classes is not None, seed, jobs
+            of_rows = None if known is None else known[some]
+            features = spaces.column_weights(*labelled, of_rows) if len(some) else None
+        if isinstance(features, spaces.Learned):
+            features = features.weights
         about = () if embed is None else embed.identity()
         if spaces.is_weights(features):
-            wide = 0 if means is None else len(means.means.columns)
-            features = spaces.checked_weights(features, columns, wide).tolist()
+            wide = 0 if means is None else len(means.columns)
+            features = spaces.checked_weights(features, rows.shape[1], wide).tolist()
         mark = fingerprint(rows, encoder.kinds_, features, *about)
-        space, points = spaces.learn_space(features, rows, encoder, y, embed, means)
+        known = None if known is None else known.reshape(len(known), -1)
+        space, points = spaces.learn_space(features, rows, encoder, y, embed, means, known)
         pool = cls(rows, y, n_classes, encoder, space, points, mark)
-        if means is not None:
-            pool.means = MoreColumns(means.means.of, means.known, pool.ids)
+        if means is not None and known is not None:
+            pool.means = MoreColumns(means.of, known, pool.ids)
         return pool
 
     @property
@@ -269,7 +276,7 @@ class TablePool(Labelled, Pool):
         return self
 
     def hold(self, contexts: Sequence[np.ndarray]) -> Labelled:
-        return self._shown
+        return self if self.guide is None and self.means is None else self._shown
 
     def points_of(self, context: np.ndarray) -> np.ndarray:
         return self.points[context]
@@ -277,6 +284,10 @@ class TablePool(Labelled, Pool):
     @cached_property
     def _shown(self) -> Labelled:
         return self.shown(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without its rows as the network sees them, which can be made again."""
+        return {name: value for name, value in vars(self).items() if name != "_shown"}
 
     def finder(self, options: Options) -> Finder:
         codes = self.y if self.n_classes is not None else None

@@ -21,7 +21,7 @@ from crumb.mixing import blend, losses, mean_share, mixture
 from crumb.pfn.base import TargetScale
 from crumb.pfn.sklearn import is_estimator
 from crumb.table.encoder import Rows, column, number_column, texts
-from crumb.table.means import WIDE, mean_targets, means_of
+from crumb.table.means import WIDE, mean_targets
 
 ROUNDS, PATIENCE = 2_000, 50  # of boosting at most, and without progress
 MOST_TREES = 5_000  # a round has a tree for each of more than two classes
@@ -218,20 +218,25 @@ class Trees:
         There, a row gets the mean of other rows.
         """
         wide = self._wide()
-        words = max((len(self.words[j]) for j in wide), default=0)
-        about = words, target, self.n_classes, self.seed
-        found = mean_targets(table[:, wide], *about) if wide else None
-        if found is None:  # too few rows for its folds
+        counts = [len(self.words[j]) for j in wide]
+        about = target, self.n_classes, self.seed
+        pairs = zip(wide, counts, strict=True)
+        found = [mean_targets(table[:, j], words, *about) for j, words in pairs]
+        known = [one for one in found if one is not None]
+        if not known:  # or too few rows for folds
             return np.empty((0, 0, 0)), table
-        means, of_others = found
+        means = np.zeros((len(wide), max(counts) + 1, known[0][0].shape[1]))
+        for padded, words, (mean, _) in zip(means, counts, known, strict=True):
+            padded[:words], padded[-1] = mean[:-1], mean[-1]
+        of_others = np.stack([one for _, one in known], axis=1)
         return means, _replaced(table, wide, of_others)
 
     def _by_means(self, table: np.ndarray, means: np.ndarray) -> np.ndarray:
         if not len(means):
             return table
         wide = self._wide()
-        places = np.nan_to_num(table[:, wide], nan=-1).astype(np.int64)
-        return _replaced(table, wide, means_of(means, places))
+        places = np.nan_to_num(table[:, wide], nan=-1).astype(np.int64)  # the last is of no word
+        return _replaced(table, wide, means[np.arange(len(wide)), places])
 
     def _usual(self, kind: int) -> float:
         found = [rounds[kind] for rounds in self.rounds]

@@ -10,6 +10,7 @@ import pytest
 from scale_tables import on_disk  # noqa: F401 (a fixture)
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, TargetEncoder
 
@@ -20,7 +21,7 @@ from crumb.guide import weigh
 from crumb.online import CrumbOnline
 from crumb.table import space as space_module
 from crumb.table.encoder import TableEncoder
-from crumb.table.means import MOST_CLASSES, WIDE, KnownMeans, learn_means
+from crumb.table.means import MOST_CLASSES, MOST_WIDTH, SMOOTH, WIDE, MeanTargets, learn_means
 
 FEW = {"n_clusters": 3, "context_size": 60, "device": "cpu"}
 
@@ -41,56 +42,99 @@ def towns(rows: int = 600, n_classes: int = 2, seed: int = 0) -> tuple[pd.DataFr
     return frame, np.clip((score + n_classes) // 2, 0, n_classes - 1).astype(int)
 
 
-def learned(frame: pd.DataFrame, y: np.ndarray, **about) -> tuple[KnownMeans | None, pd.DataFrame]:
+def learned(
+    frame: pd.DataFrame, y: np.ndarray, **about
+) -> tuple[MeanTargets, np.ndarray, pd.DataFrame]:
+    """Mean targets, those of the rows that taught them, and these rows as encoded."""
     encoder = TableEncoder()
     rows = encoder.fit_transform(frame)
-    return learn_means(rows, encoder, y, int(y.max()) + 1, 0, **about), rows
+    found = learn_means(rows, encoder, y, int(y.max()) + 1, **about)
+    assert found is not None
+    return found[0], found[1].reshape(len(rows), -1), rows
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_means_are_those_of_scikit_learn(n_classes: int) -> None:
     frame, y = towns(n_classes=n_classes)
-    found, rows = learned(frame, y)
+    means, known, rows = learned(frame, y)
     words = frame[["town"]].fillna("none")
     codes = np.unique(words, return_inverse=True)[1].reshape(-1, 1)
-    encoder = TargetEncoder(random_state=0)
-    np.testing.assert_allclose(found.known, encoder.fit_transform(codes, y))
-    np.testing.assert_allclose(found.means.of(rows), encoder.transform(codes))
-    assert found.means.width == (1 if n_classes == 2 else n_classes)
+    encoder = TargetEncoder(random_state=0, smooth=SMOOTH)
+    expected = encoder.fit_transform(codes, y)
+    np.testing.assert_allclose(known, expected)
+    bounds = expected.min(axis=0), expected.max(axis=0)
+    np.testing.assert_allclose(means.of(rows), np.clip(encoder.transform(codes), *bounds))
+    assert means.width == (1 if n_classes == 2 else n_classes)
     for i in (0, int(np.flatnonzero(frame["town"].isna())[0])):
-        np.testing.assert_array_equal(
-            found.means.of_one(rows.iloc[i].tolist()), found.means.of(rows.iloc[[i]])
-        )
+        np.testing.assert_array_equal(means.of_one(rows.iloc[i].tolist()), means.of(rows.iloc[[i]]))
+
+
+def test_by_hand() -> None:
+    """All rows: (hits + 10 · mean of all) / (rows + 10). A row: the same, from four other folds."""
+    frame, y = towns()
+    means, known, rows = learned(frame, y)
+    of_town = (frame["town"] == "town 7").to_numpy()
+    expected = (y[of_town].sum() + SMOOTH * y.mean()) / (of_town.sum() + SMOOTH)
+    expected = np.clip(expected, *means.bounds)
+    np.testing.assert_allclose(means.of(rows[of_town]), np.tile(expected, (of_town.sum(), 1)))
+    folds = StratifiedKFold(5, shuffle=True, random_state=0).split(frame, y)
+    for others, mine in folds:
+        hits, count = y[others][of_town[others]].sum(), of_town[others].sum()
+        expected = (hits + SMOOTH * y[others].mean()) / (count + SMOOTH)
+        np.testing.assert_allclose(known[mine][of_town[mine]], expected)
 
 
 def test_a_row_does_not_learn_its_own_label() -> None:
-    """Every row has a word of its own, so words say nothing, and rows must not say it either."""
+    """Every row has a word of its own, or shares it with one other: words say nothing."""
     y = np.random.default_rng(0).integers(0, 2, 300)
-    found, rows = learned(pd.DataFrame({"id": [f"i{i}" for i in range(300)]}), y)
-    apart = found.known[y == 1].mean() - found.known[y == 0].mean()
-    assert abs(apart) < 0.02
-    assert found.means.of(rows)[y == 1].mean() - found.means.of(rows)[y == 0].mean() > 0.1
+    for share in (1, 2):
+        means, known, rows = learned(
+            pd.DataFrame({"id": [f"i{i // share}" for i in range(300)]}), y
+        )
+        assert abs(known[y == 1].mean() - known[y == 0].mean()) < 0.03
+        # Known words are no far points: they are within what rows of the pool have.
+        assert np.abs(means.standard(means.of(rows), np.ones(1))).max() < 4
 
 
-def test_new_words_and_rare_ones_get_the_mean_of_all() -> None:
+def test_rare_words_share_a_mean_and_new_ones_have_it_too() -> None:
     frame, y = towns()
-    found, _ = learned(frame, y)
-    new = pd.DataFrame({"x": [0.0], "town": ["nowhere"], "size": ["s"]})
-    np.testing.assert_allclose(found.means.of(new), y.mean())
-    found, _ = learned(frame, y, least=1_000)
-    np.testing.assert_allclose(found.means.of(frame), y.mean())
+    frame["town"] = frame["town"].astype(object)
+    frame.loc[:9, "town"] = [f"hamlet {i}" for i in range(10)]
+    means, _, rows = learned(frame, y)
+    assert np.ptp(means.of(rows)) > 0.3
+    alone = frame["town"].map(frame["town"].value_counts()) == 1
+    expected = (y[alone].sum() + SMOOTH * y.mean()) / (alone.sum() + SMOOTH)
+    new = pd.DataFrame({"x": [0.0, 1.0], "town": ["nowhere", "hamlet 3"], "size": ["s", "m"]})
+    np.testing.assert_allclose(means.of(new)[:, 0], expected)
+
+
+def test_very_many_columns_are_cut_to_those_that_tell_most() -> None:
+    rng = np.random.default_rng(0)
+    frame, y = towns(n_classes=4)
+    many = {f"noise {j}": [f"n{i}" for i in rng.integers(0, 50, len(y))] for j in range(15)}
+    means = learned(frame.assign(**many), y)[0]
+    assert means.width == MOST_WIDTH
+    assert frame.columns.get_loc("town") in means.columns
+    assert means.columns == sorted(means.columns)
 
 
 def test_where_there_are_none() -> None:
     frame, y = towns()
-    assert learned(frame.assign(town=frame["size"]), y)[0] is None
-    assert learned(frame, np.arange(len(y)) % (MOST_CLASSES + 1))[0] is None
-    narrow = frame[frame["town"].isin([f"town {i}" for i in range(WIDE)])]
-    assert learned(narrow.reset_index(drop=True), y[: len(narrow)])[0] is None
+    narrow = frame[frame["town"].isin([f"town {i}" for i in range(WIDE)]) | frame["town"].isna()]
     encoder = TableEncoder()
-    assert learn_means(encoder.fit_transform(frame), encoder, y.astype(float), None, 0) is None
+    rows = encoder.fit_transform(narrow)
+    assert learn_means(rows, encoder, y[: len(rows)], 2) is None
+    rows = encoder.fit_transform(frame)
+    assert learn_means(rows, encoder, y, 2) is not None
+    assert learn_means(rows, encoder, np.arange(len(y)) % 11, MOST_CLASSES + 1) is None
+    assert learn_means(rows, encoder, np.zeros(len(y), dtype=int), 1) is None
+    assert learn_means(rows, encoder, y.astype(float), None) is None
     assert CrumbClassifier(**FEW, features=None).fit(frame, y).pool_.means is None
     assert CrumbRegressor(features="auto").fit(frame, y.astype(float)).pool_.means is None
+    # Random folds would tell too much of rows that the user wants apart.
+    apart = CrumbClassifier(**FEW, guide="trees", guide_folds="time").fit(frame, y)
+    assert apart.pool_.means is None
+    assert apart.pool_.space.means is None
 
 
 def seen(model: CrumbClassifier, queries: pd.DataFrame) -> np.ndarray:
@@ -102,13 +146,13 @@ def seen(model: CrumbClassifier, queries: pd.DataFrame) -> np.ndarray:
 def test_the_network_and_distances_see_them() -> None:
     frame, y = towns()
     clf = CrumbClassifier(**FEW).fit(frame[100:], y[100:])
-    means = learned(frame[100:].reset_index(drop=True), y[100:])[0]
+    means, known, _ = learned(frame[100:].reset_index(drop=True), y[100:])
     held = clf.pool_.hold([np.arange(5)]).rows
-    np.testing.assert_array_equal(held.iloc[:, 3:], means.known)
-    np.testing.assert_array_equal(seen(clf, frame[:100]), means.means.of(frame[:100]))
+    np.testing.assert_array_equal(held.iloc[:, 3:], known)
+    np.testing.assert_array_equal(seen(clf, frame[:100]), means.of(frame[:100]))
     # The last coordinate is the standardised mean, by its weight.
     assert len(clf.pool_.space.weights) == 4
-    expected = (means.known - means.known.mean()) / means.known.std() * clf.pool_.space.weights[3]
+    expected = (known - known.mean()) / known.std() * clf.pool_.space.weights[3]
     np.testing.assert_allclose(clf.pool_.points[:, -1:], expected, atol=1e-12)
     # One row by itself gets the point that it has in a table.
     points = clf.encode(frame[:100])[1]

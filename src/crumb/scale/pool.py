@@ -49,7 +49,7 @@ from crumb.selection import Problem, Strategy
 from crumb.selection.base import Among, Finder, Held, Nearest, Question, TableFinder, support_rows
 from crumb.table import space
 from crumb.table.encoder import TableEncoder, first_columns, take
-from crumb.table.means import KnownMeans, learn_means
+from crumb.table.means import WIDE, MeanTargets, learn_means
 
 SKETCH_ROWS, SKETCH_CELLS = 100_000, 8_000_000  # rows, and cells, of the sketch
 COVERED_CELLS = 50_000_000  # numbers of a pool whose points are held: 400 MB, twice that at first
@@ -92,6 +92,7 @@ class FilePool(Pool):
         classify: bool | None,
         features: Any = None,
         categorical_features: Any = None,
+        with_means: bool = True,
     ):
         _check(options.strategy, features)
         self.source, self.engine, view, seed = source, engine, source.view, options.seed
@@ -110,23 +111,19 @@ class FilePool(Pool):
         distinct = found.distinct_labels()
         classes = np.unique(distinct) if classify else None
         self.n_classes = None if classes is None else len(classes)
-        learned = None
-        if space.is_auto(features) and len(weighed):
-            ids = np.sort(sketched)
-            learned = self._means(whole.take(np.searchsorted(every, ids)), classes, options)
+        means, ids = None, np.sort(sketched)
+        taught = whole.take(np.searchsorted(every, ids))
+        if with_means and len(weighed) and classes is not None and _has_wide(found.table):
+            means = self._learn_means(taught, ids, classes)
+        if space.is_auto(features):
             some = whole.take(np.searchsorted(every, weighed))
-            features = self._weights(some, classes, learned is not None, options)
-        elif space.is_auto(features):
-            features = None
+            features = self._weights(some, weighed, means, bool(classify), options)
         elif space.is_weights(features):
             features = space.checked_weights(features, len(view.features))
         if features is None or space.is_weights(features):
-            means = None if learned is None else learned.means
             self.space: space.Space = space.ColumnSpace(found.table, opened, features, means)
         else:
             self.space = _own_space(features, table, self.encoder, view.target)
-        if learned is not None:
-            self.means = MoreColumns(learned.means.of, learned.known, ids)
         self.reader = Reader(self.encoder, self.space, view.target, classes, seed)
         self.sample = _held(table, plain, self.reader)
         points = self.sample_points = self.space.transform(self.sample.rows)
@@ -139,21 +136,36 @@ class FilePool(Pool):
         self.held: Labelled | None = None  # the rows of the contexts that were asked for last
         self.facts = {"pool": {"rows": self.size, "on_disk": True, "covered": self.covered}}
 
-    def _means(
-        self, table: pa.Table, classes: np.ndarray | None, options: Options
-    ) -> KnownMeans | None:
-        """Of words that some rows have: most rows of the pool get the mean of all."""
+    def _learn_means(
+        self, table: pa.Table, ids: np.ndarray, classes: np.ndarray
+    ) -> MeanTargets | None:
+        """From a sample: words with few rows in it have a mean that says too much of these."""
         rows, labels = self._read(table)
-        y = labels if classes is None else np.searchsorted(classes, labels)
-        return learn_means(rows, self.encoder, y, self.n_classes, options.seed, LEAST_OF_WORD)
+        y = np.searchsorted(classes, labels)
+        found = learn_means(rows, self.encoder, y, len(classes), LEAST_OF_WORD)
+        if found is None:
+            return None
+        means, known = found
+        self.means = MoreColumns(means.of, known.reshape(len(ids), -1), ids)
+        return means
 
     def _weights(
-        self, table: pa.Table, classes: np.ndarray | None, with_means: bool, options: Options
-    ) -> np.ndarray:
+        self,
+        table: pa.Table,
+        ids: np.ndarray,
+        means: MeanTargets | None,
+        classify: bool,
+        options: Options,
+    ) -> np.ndarray | None:
+        if not len(table):
+            return None
         rows, labels = self._read(table)
-        means = self._means(table, classes, options) if with_means else None
-        about = self.encoder, labels, classes is not None, options.seed
-        return space.column_weights(rows, *about, resolve_jobs(options.n_jobs), means)
+        of_rows = None
+        if means is not None and self.means is not None:
+            of_rows = self.means.of_pool(rows, ids)
+            of_rows = of_rows.reshape(len(rows), len(means.columns), means.outputs)
+        about = self.encoder, labels, classify, options.seed
+        return space.column_weights(rows, *about, resolve_jobs(options.n_jobs), of_rows)
 
     def _read(self, table: pa.Table) -> tuple[Any, np.ndarray]:
         rows = self.encoder.transform(to_frame(table, self.encoder.columns_))
@@ -204,6 +216,10 @@ class FilePool(Pool):
     def __getstate__(self) -> dict[str, Any]:
         """Without the rows of contexts: they can be read again."""
         return {**vars(self), "held": None}
+
+
+def _has_wide(statistics: space.TableStatistics) -> bool:
+    return any(len(counts) > WIDE for counts in statistics.counts)
 
 
 def _own_space(features: Any, table: pa.Table, encoder: TableEncoder, target: Any) -> space.Space:

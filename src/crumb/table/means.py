@@ -6,7 +6,7 @@ classes, it is one number for each.
 
 A word with few rows must not tell the network their own labels. So rows of the pool get the mean of
 other rows: the pool is cut into folds, and each gets what the others say. Queries get the mean of
-all. Means of rare words are drawn towards the mean of all rows (scikit-learn's ``TargetEncoder``).
+all. Means of rare words are drawn towards the mean of all rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from crumb.table.cells import MISSING, word_of
 from crumb.table.encoder import Rows, TableEncoder, column, texts
 
 WIDE = 40  # a column with more words is given by their mean targets
+LEAST_ROWS = 2  # of a word that counts by itself; the others share one mean
+SMOOTH = 10.0  # rows that the mean of all counts as, beside those of a word
 MOST_CLASSES = 10  # with more, there would be too many numbers for a word
+MOST_WIDTH = 40  # numbers of all columns together
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,104 +37,102 @@ class MeanTargets:
 
     columns: list[int]  # that have very many words
     places: list[dict[str, int]]  # of their words
-    means: np.ndarray  # (columns, words + 1, outputs), the last for words that the pool lacks
-    centre: np.ndarray  # (width,) over the rows that they were learned from
+    means: list[np.ndarray]  # (words + 1, outputs) by column, the last for words without a place
+    bounds: np.ndarray  # (2, width), centre and scale (width,): of the rows that taught them
+    centre: np.ndarray
     scale: np.ndarray
 
     @property
+    def outputs(self) -> int:
+        return self.means[0].shape[1]
+
+    @property
     def width(self) -> int:
-        return len(self.columns) * self.means.shape[2]
+        return len(self.columns) * self.outputs
 
     def of(self, rows: Rows) -> np.ndarray:
-        """(n, width) for encoded rows that are not of the pool."""
-        pairs = zip(self.columns, self.places, strict=True)
-        codes = np.stack([word_places(column(rows, j), known) for j, known in pairs], axis=1)
-        return means_of(self.means, codes).reshape(len(rows), self.width)
+        """(n, width) for encoded rows that are not of the pool; within the pool's bounds."""
+        return self._found([word_places(column(rows, j), known) for j, known in self._words()])
 
     def of_one(self, values: Sequence[Any]) -> np.ndarray:
         """(1, width) for the encoded cells of one row."""
-        words = (MISSING if values[j] != values[j] else word_of(values[j]) for j in self.columns)
-        codes = [known.get(word, -1) for known, word in zip(self.places, words, strict=True)]
-        return means_of(self.means, np.array([codes])).reshape(1, self.width)
+        return self._found([[known.get(_word(values[j]), -1)] for j, known in self._words()])
+
+    def _words(self) -> zip[tuple[int, dict[str, int]]]:
+        return zip(self.columns, self.places, strict=True)
+
+    def _found(self, codes: Sequence[Any]) -> np.ndarray:
+        found = [mean[some] for mean, some in zip(self.means, codes, strict=True)]
+        return np.clip(np.hstack(found), *self.bounds)
 
     def standard(self, found: np.ndarray, weights: np.ndarray) -> np.ndarray:
         """As coordinates. ``weights``: one a column, however many outputs it has."""
-        outputs = self.means.shape[2]
-        return (found - self.centre) / self.scale * np.repeat(weights, outputs) / outputs**0.5
-
-
-@dataclass(frozen=True, eq=False)
-class KnownMeans:
-    """Mean targets, and what the rows that they were learned from get: means of other rows."""
-
-    means: MeanTargets
-    known: np.ndarray  # (n, width)
-
-    def take(self, some: np.ndarray) -> KnownMeans:
-        return KnownMeans(self.means, self.known[some])
+        heights = np.repeat(weights, self.outputs) / self.outputs**0.5
+        return (found - self.centre) / self.scale * heights
 
 
 def learn_means(
-    rows: Rows,
-    encoder: TableEncoder,
-    y: np.ndarray,
-    n_classes: int | None,
-    seed: int,
-    least: int = 1,
-) -> KnownMeans | None:
-    """From encoded rows and their class codes. Words with fewer than ``least`` rows have no mean.
+    rows: Rows, encoder: TableEncoder, y: np.ndarray, n_classes: int | None, least: int = LEAST_ROWS
+) -> tuple[MeanTargets, np.ndarray] | None:
+    """From encoded rows and their class codes; and what these rows get, (n, columns, outputs).
 
-    None where no column has so many words, where there are too many classes, and for regression,
-    where it was no gain (docs/defaults.md).
+    ``least``: rows of a word that counts by itself. None where no column has so many words, where
+    there are too many classes, and for regression, where it was no gain (docs/defaults.md).
     """
     if n_classes is None or not 2 <= n_classes <= MOST_CLASSES:
         return None
-    columns, places, codes = [], [], []
-    for j in encoder.categorical_indices:
-        counts = word_counts(column(rows, j))
-        if len(counts) > WIDE:
-            often = sorted(word for word, count in counts.items() if count >= least)
-            columns.append(j)
-            places.append({word: place for place, word in enumerate(often)})
-            codes.append(word_places(column(rows, j), places[-1]))
-    if not columns:
+    every = (_column(rows, j, y, n_classes, least) for j in encoder.categorical_indices)
+    wide = [one for one in every if one is not None]
+    if not wide:
         return None
-    found = mean_targets(np.stack(codes, axis=1), max(map(len, places)), y, n_classes, seed)
-    if found is None:
-        return None
-    means, known = found[0], found[1].reshape(len(rows), -1)
-    scale = known.std(axis=0)
+    spread = [-of_rows.std(axis=0).sum() for _, _, _, of_rows in wide]
+    most = MOST_WIDTH // wide[0][2].shape[1]
+    wide = [wide[i] for i in np.sort(np.argsort(spread, kind="stable")[:most])]  # that tell most
+    columns, places, means, known = (list(parts) for parts in zip(*wide, strict=True))
+    taught = np.stack(known, axis=1)
+    flat = taught.reshape(len(taught), -1)
+    bounds, scale = np.stack([flat.min(axis=0), flat.max(axis=0)]), flat.std(axis=0)
     scale[scale == 0] = 1.0
-    return KnownMeans(MeanTargets(columns, places, means, known.mean(axis=0), scale), known)
+    return MeanTargets(columns, places, means, bounds, flat.mean(axis=0), scale), taught
+
+
+def _column(
+    rows: Rows, j: int, y: np.ndarray, n_classes: int, least: int
+) -> tuple[int, dict[str, int], np.ndarray, np.ndarray] | None:
+    """Of a column with very many words: itself, their places, their means, and those of rows."""
+    counts = word_counts(column(rows, j))
+    if len(counts.keys() - {MISSING}) <= WIDE:
+        return None
+    often = sorted(word for word, count in counts.items() if count >= least)
+    words = {word: place for place, word in enumerate(often)}
+    found = mean_targets(word_places(column(rows, j), words), len(words), y, n_classes, 0, SMOOTH)
+    return None if found is None else (j, words, *found)
 
 
 def mean_targets(
-    codes: np.ndarray, words: int, y: np.ndarray, n_classes: int | None, seed: int
+    codes: np.ndarray,
+    words: int,
+    y: np.ndarray,
+    n_classes: int | None,
+    seed: int,
+    smooth: str | float = "auto",
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """(columns, words + 1, outputs) of all rows, and (n, columns, outputs) of other rows for each.
+    """(words + 1, outputs) of all rows, and (n, outputs) of other rows for each.
 
-    ``codes`` (n, columns): the places of words, of which there are at most ``words``; −1 or NaN: of
-    none. Outputs: one for each class, or one where there are two classes or numbers. None where no
-    class has enough rows for the folds.
+    ``codes`` (n,): the places of words, of which there are ``words``; −1 or NaN: of none, which is
+    the last mean. Outputs: one for each class, or one where there are two classes or numbers. None
+    where no class has enough rows for the folds.
     """
-    codes = np.where(codes >= 0, codes, np.nan)
+    codes = np.where(codes >= 0, codes, np.nan)[:, None]
     several = n_classes and len(np.unique(y)) > 2
     kind = ("multiclass" if several else "binary") if n_classes else "continuous"
-    encoder = TargetEncoder(target_type=kind, random_state=seed % 2**32)
+    encoder = TargetEncoder(target_type=kind, smooth=smooth, random_state=seed % 2**32)
     most = np.bincount(y).max() if n_classes else len(y)
     if most < encoder.cv:
         return None
     with quiet():  # about classes with fewer rows than folds
         of_others = encoder.fit_transform(codes, y)
-    every = np.append(np.arange(words, dtype=float), np.nan)
-    means = encoder.transform(np.tile(every[:, None], codes.shape[1]))
-    means = means.reshape(len(every), codes.shape[1], -1).transpose(1, 0, 2)
-    return means, of_others.reshape(*codes.shape, -1)
-
-
-def means_of(means: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """(n, columns, outputs) for codes (n, columns); −1: of no word."""
-    return means[np.arange(codes.shape[1]), codes]
+    return encoder.transform(np.append(np.arange(words), np.nan)[:, None]), of_others
 
 
 def word_places(values: pd.Series, places: dict[str, int], unknown: int = -1) -> np.ndarray:
@@ -143,3 +144,7 @@ def word_places(values: pd.Series, places: dict[str, int], unknown: int = -1) ->
 
 def word_counts(values: pd.Series) -> Counter[str]:
     return Counter(pd.Series(texts(values, MISSING)).value_counts().to_dict())
+
+
+def _word(value: Any) -> str:
+    return MISSING if value != value else word_of(value)

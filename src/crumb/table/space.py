@@ -36,7 +36,7 @@ from crumb.errors import InvalidInput
 from crumb.rng import generator
 from crumb.table.cells import LARGEST, MISSING, word_of
 from crumb.table.encoder import Rows, TableEncoder, column, number_column, texts
-from crumb.table.means import KnownMeans, MeanTargets, word_counts, word_places
+from crumb.table.means import MeanTargets, word_counts, word_places
 
 if TYPE_CHECKING:
     from crumb.table.embedding import RowEmbedding
@@ -104,24 +104,31 @@ def is_weights(features: Any) -> bool:
     return isinstance(features, (list, tuple, np.ndarray))
 
 
+@dataclass(frozen=True)
+class Learned:
+    """As ``features``: the weights that "auto" found before, those of mean targets among them."""
+
+    weights: np.ndarray
+
+
 def learn_space(
     features: Any,
     rows: Rows,
     encoder: TableEncoder,
     y: Any,
     embed: RowEmbedding | None,
-    taught: KnownMeans | None = None,
+    means: MeanTargets | None = None,
+    known: np.ndarray | None = None,
 ) -> tuple[Space, np.ndarray]:
     """The space that ``features`` asks for, learned from encoded rows, and their points.
 
     ``y`` is for transformers that learn from labels; ``embed`` gives the network's row embeddings;
-    ``taught``: mean targets, learned from these rows.
+    ``means``: mean targets; ``known``: those of these rows.
     """
     if not (features is None or isinstance(features, str) or is_weights(features)):
         own = OwnSpace(features)
         return own, own.fit_transform(rows, y)
     weights = features if is_weights(features) else None
-    means, known = (None, None) if taught is None else (taught.means, taught.known)
     space = ColumnSpace(TableStatistics.of(rows, encoder), encoder, weights, means)
     points = space.transform(rows, known)
     return (space, points) if embed is None else _with_embedding(space, points, rows, embed)
@@ -241,12 +248,12 @@ def column_weights(
     classify: bool,
     seed: int,
     jobs: int,
-    taught: KnownMeans | None = None,
+    means: np.ndarray | None = None,
 ) -> np.ndarray:
     """(columns,) the root of each column's share of what a forest learns, relative to the average.
 
-    ``y``: labels of the rows, of any kind that can be sorted. ``taught``: mean targets of the rows;
-    (columns with them,) are then further weights.
+    ``y``: labels of the rows, of any kind that can be sorted. ``means`` (n, wide columns, outputs):
+    mean targets of the rows; (wide columns,) are then further weights.
     """
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
@@ -259,11 +266,11 @@ def column_weights(
     kind = RandomForestClassifier if classify else RandomForestRegressor
     forest = kind(**FOREST, random_state=seed % 2**32, n_jobs=jobs)
     table, columns = _codes(rows, encoder), rows.shape[1]
-    if taught is not None:
-        table = np.hstack([table, taught.known.astype(np.float32)])
+    if means is not None:
+        table = np.hstack([table, means.reshape(len(means), -1).astype(np.float32)])
     shares = forest.fit(table, target).feature_importances_
-    if taught is not None:
-        of_means = shares[columns:].reshape(len(taught.means.columns), -1).sum(axis=1)
+    if means is not None:
+        of_means = shares[columns:].reshape(means.shape[1:]).sum(axis=1)
         shares = np.concatenate([shares[:columns], of_means])
     if not shares.sum():  # one class, or nothing that tells
         return np.ones(len(shares))
