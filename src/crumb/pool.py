@@ -21,7 +21,7 @@ from crumb.rng import generator
 from crumb.selection.base import Finder, TableFinder
 from crumb.table import space as spaces
 from crumb.table.encoder import Rows, TableEncoder, beside, fingerprint, split_target, take, to_rows
-from crumb.table.means import learn_means
+from crumb.table.means import MeanTargets, learn_means
 from crumb.table.row import Piece, RowReader
 
 if TYPE_CHECKING:
@@ -232,28 +232,22 @@ class TablePool(Labelled, Pool):
         ``seed`` and ``jobs`` are for the forest that weighs the columns. ``with_means``: mean
         targets may count as well.
         """
-        some = spaces.relevance_rows(len(rows), rows.shape[1], seed)
-        found, means, known = None, None, None
-        if with_means and (isinstance(features, spaces.Learned) or spaces.is_auto(features)):
-            found = learn_means(rows, encoder, y, n_classes) if len(some) else None
-        if found is not None:
-            means, known = found
-        if spaces.is_auto(features):
-            labelled = take(rows, some), encoder, y[some], n_classes is not None, seed, jobs
-            of_rows = None if known is None else known[some]
-            features = spaces.column_weights(*labelled, of_rows) if len(some) else None
-        if isinstance(features, spaces.Learned):
-            features = features.weights
+        means = None
+        if spaces.is_auto(features) or isinstance(features, spaces.Learned):
+            labels = y, n_classes, with_means
+            features, means = _weights(features, rows, encoder, *labels, seed, jobs)
         about = () if embed is None else embed.identity()
         if spaces.is_weights(features):
-            wide = 0 if means is None else len(means.columns)
+            wide = 0 if means is None else len(means[0].columns)
             features = spaces.checked_weights(features, rows.shape[1], wide).tolist()
         mark = fingerprint(rows, encoder.kinds_, features, *about)
-        known = None if known is None else known.reshape(len(known), -1)
-        space, points = spaces.learn_space(features, rows, encoder, y, embed, means, known)
+        if means is None:
+            space, points = spaces.learn_space(features, rows, encoder, y, embed)
+            return cls(rows, y, n_classes, encoder, space, points, mark)
+        known = means[1].reshape(len(rows), -1)
+        space, points = spaces.learn_space(features, rows, encoder, y, embed, means[0], known)
         pool = cls(rows, y, n_classes, encoder, space, points, mark)
-        if means is not None and known is not None:
-            pool.means = MoreColumns(means.of, known, pool.ids)
+        pool.means = MoreColumns(means[0].of, known, pool.ids)
         return pool
 
     @property
@@ -292,6 +286,31 @@ class TablePool(Labelled, Pool):
     def finder(self, options: Options) -> Finder:
         codes = self.y if self.n_classes is not None else None
         return TableFinder(self.points, codes, options.seed, self.known_centroids)
+
+
+def _weights(
+    features: Any,
+    rows: Rows,
+    encoder: TableEncoder,
+    y: np.ndarray,
+    n_classes: int | None,
+    with_means: bool,
+    seed: int,
+    jobs: int,
+) -> tuple[Any, tuple[MeanTargets, np.ndarray] | None]:
+    """What ``features="auto"`` learns of the columns: their weights, and mean targets.
+
+    Of a small pool nothing is learned: there is nothing to select.
+    """
+    some = spaces.relevance_rows(len(rows), rows.shape[1], seed)
+    if not len(some):
+        return None, None
+    means = learn_means(rows, encoder, y, n_classes) if with_means else None
+    if isinstance(features, spaces.Learned):
+        return features.weights, means
+    known = None if means is None else means[1][some]
+    labelled = take(rows, some), encoder, y[some], n_classes is not None
+    return spaces.column_weights(*labelled, seed, jobs, known), means
 
 
 def table_pool(X: Any, y: Any, features: Any, categorical_features: Any) -> TablePool:
