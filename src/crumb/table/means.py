@@ -18,7 +18,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import sklearn
+from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import TargetEncoder
+from sklearn.utils.fixes import parse_version
 
 from crumb.machine import quiet
 from crumb.table.cells import MISSING, word_of
@@ -27,6 +30,7 @@ from crumb.table.encoder import Rows, TableEncoder, column, texts
 WIDE = 40  # a column with more words is given by their mean targets
 LEAST_ROWS = 2  # of a word that counts by itself; the others share one mean
 SMOOTH = 10.0  # rows that the mean of all counts as, beside those of a word
+FOLDS = 5
 MOST_CLASSES = 10  # with more, there would be too many numbers for a word
 MOST_WIDTH = 40  # numbers of all columns together
 
@@ -126,13 +130,21 @@ def mean_targets(
     codes = np.where(codes >= 0, codes, np.nan)[:, None]
     several = n_classes and len(np.unique(y)) > 2
     kind = ("multiclass" if several else "binary") if n_classes else "continuous"
-    encoder = TargetEncoder(target_type=kind, smooth=smooth, random_state=seed % 2**32)
+    encoder = TargetEncoder(target_type=kind, smooth=smooth, **_folds(n_classes, seed))
     most = np.bincount(y).max() if n_classes else len(y)
-    if most < encoder.cv:
+    if most < FOLDS:
         return None
     with quiet():  # about classes with fewer rows than folds
         of_others = encoder.fit_transform(codes, y)
     return encoder.transform(np.append(np.arange(words), np.nan)[:, None]), of_others
+
+
+def _folds(n_classes: int | None, seed: int) -> dict[str, Any]:
+    """Shuffled folds, as scikit-learn wants to be told: from 1.9 on by a splitter."""
+    shuffled = {"shuffle": True, "random_state": seed % 2**32}
+    if parse_version(sklearn.__version__) < parse_version("1.9"):
+        return {"cv": FOLDS, **shuffled}
+    return {"cv": (StratifiedKFold if n_classes else KFold)(FOLDS, **shuffled)}
 
 
 def word_places(values: pd.Series, places: dict[str, int], unknown: int = -1) -> np.ndarray:
