@@ -305,6 +305,8 @@ def _weights(
     some = spaces.relevance_rows(len(rows), rows.shape[1], seed)
     if not len(some):
         return None, None
+    if isinstance(features, spaces.Learned):  # as when they were learned
+        with_means = len(features.weights) > rows.shape[1]
     means = learn_means(rows, encoder, y, n_classes) if with_means else None
     if isinstance(features, spaces.Learned):
         return features.weights, means

@@ -108,6 +108,8 @@ def _column(
     if len(counts.keys() - {MISSING}) <= WIDE:
         return None
     often = sorted(word for word, count in counts.items() if count >= least)
+    if not often:  # names of single rows say nothing
+        return None
     words = {word: place for place, word in enumerate(often)}
     found = mean_targets(word_places(column(rows, j), words), len(words), y, n_classes, 0, SMOOTH)
     return None if found is None else (j, words, *found)
