@@ -121,7 +121,7 @@ def _learn_table(
     backend, embed = _resolve_backend(asked, encoder, n_classes, options), None
     if isinstance(asked.features, str) and asked.features == EMBEDDING:
         embed = RowEmbedding(backend, rows, y, n_classes, options.seed, options.verbose)
-    how = options.seed, resolve_jobs(options.n_jobs), may_use_means(asked)
+    how = options.seed, resolve_jobs(options.n_jobs), _may_use_means(asked)
     pool = TablePool.learn(rows, encoder, y, n_classes, asked.features, embed, *how)
     pool.facts |= table.facts
     return pool, backend, classes
@@ -134,7 +134,7 @@ def _learn_files(
     from crumb.scale.pool import FilePool
 
     about = {name: getattr(asked, name) for name in ("features", "categorical_features")}
-    about |= {"classify": asked.task == "classification", "with_means": may_use_means(asked)}
+    about |= {"classify": asked.task == "classification", "with_means": _may_use_means(asked)}
     pool = FilePool(source, engine, options, **about)
     validate_data(asked, pool.sample.rows, skip_check_array=True)
     _, classes = encode_labels(pool.distinct_labels, asked.task)
@@ -168,7 +168,7 @@ def _learn_guide(
     return weigh(guide, folds, groups, pool, backend, options) if auto else guide
 
 
-def may_use_means(asked: Any) -> bool:
+def _may_use_means(asked: Any) -> bool:
     """Not with folds of the user's own: mean targets have random ones, which then tell too much."""
     return asked.guide_folds is None
 
@@ -177,12 +177,16 @@ def _room_for_means(asked: Any, pool: Pool, backend: Backend) -> bool:
     """Whether the model takes the columns of mean targets as well."""
     if pool.means is None or not backend.takes_means:
         return False
-    if not backend.max_columns:
-        return True
+    columns = _columns_with_guide(asked, pool.encoder, pool.n_classes) + pool.means.width
+    return not backend.max_columns or columns <= backend.max_columns
+
+
+def _columns_with_guide(asked: Any, encoder: TableEncoder, n_classes: int | None) -> int:
+    if asked.guide is None:
+        return len(encoder.columns_)
     from crumb.guide import guide_columns
 
-    of_guide = 0 if asked.guide is None else guide_columns(pool.n_classes)
-    return len(pool.encoder.columns_) + of_guide + pool.means.width <= backend.max_columns
+    return len(encoder.columns_) + guide_columns(n_classes)
 
 
 def _resolve_backend(
@@ -201,11 +205,8 @@ def _resolve_backend(
         cache_bytes=megabytes("cache_size", asked.cache_size),
     )
     backend = resolve_backend(asked.model, asked.task, settings)
-    columns, named = len(encoder.columns_), "columns"
-    if asked.guide is not None:
-        from crumb.guide import guide_columns
-
-        columns, named = columns + guide_columns(n_classes), "columns with those of the guide"
+    columns = _columns_with_guide(asked, encoder, n_classes)
+    named = "columns" if asked.guide is None else "columns with those of the guide"
     for count, most, what in (
         (n_classes, backend.max_classes, "classes"),
         (columns, backend.max_columns, named),

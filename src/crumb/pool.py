@@ -241,13 +241,12 @@ class TablePool(Labelled, Pool):
             wide = 0 if means is None else len(means[0].columns)
             features = spaces.checked_weights(features, rows.shape[1], wide).tolist()
         mark = fingerprint(rows, encoder.kinds_, features, *about)
-        if means is None:
-            space, points = spaces.learn_space(features, rows, encoder, y, embed)
-            return cls(rows, y, n_classes, encoder, space, points, mark)
-        known = means[1].reshape(len(rows), -1)
-        space, points = spaces.learn_space(features, rows, encoder, y, embed, means[0], known)
+        targets, known = means or (None, None)
+        known = None if known is None else known.reshape(len(rows), -1)
+        space, points = spaces.learn_space(features, rows, encoder, y, embed, targets, known)
         pool = cls(rows, y, n_classes, encoder, space, points, mark)
-        pool.means = MoreColumns(means[0].of, known, pool.ids)
+        if targets is not None and known is not None:
+            pool.means = MoreColumns(targets.of, known, pool.ids)
         return pool
 
     @property

@@ -23,13 +23,13 @@ from crumb.scale.engine import LocalEngine
 from crumb.scale.pool import FilePool
 from crumb.scale.source import count_rows, open_source
 from crumb.table import space as space_module
+from crumb.table.cells import MISSING
 from crumb.table.encoder import TableEncoder, texts, to_rows
 from crumb.table.space import (
     FOREST,
     LEAST_SHARE,
     MAX_CATEGORIES,
     MAX_INDICATORS,
-    MISSING,
     Space,
     column_weights,
     learn_space,

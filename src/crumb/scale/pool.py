@@ -111,10 +111,10 @@ class FilePool(Pool):
         distinct = found.distinct_labels()
         classes = np.unique(distinct) if classify else None
         self.n_classes = None if classes is None else len(classes)
-        means, ids = None, np.sort(sketched)
-        taught = whole.take(np.searchsorted(every, ids))
+        means = None
         if with_means and len(weighed) and classes is not None and _has_wide(found.table):
-            means = self._learn_means(taught, ids, classes)
+            ids = np.sort(sketched)
+            means = self._learn_means(whole.take(np.searchsorted(every, ids)), ids, classes)
         if space.is_auto(features):
             some = whole.take(np.searchsorted(every, weighed))
             features = self._weights(some, weighed, means, bool(classify), options)

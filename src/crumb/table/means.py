@@ -60,7 +60,7 @@ class MeanTargets:
 
     def of_one(self, values: Sequence[Any]) -> np.ndarray:
         """(1, width) for the encoded cells of one row."""
-        return self._found([[known.get(_word(values[j]), -1)] for j, known in self._words()])
+        return self._found([[known.get(cell_word(values[j]), -1)] for j, known in self._words()])
 
     def _words(self) -> zip[tuple[int, dict[str, int]]]:
         return zip(self.columns, self.places, strict=True)
@@ -160,5 +160,6 @@ def word_counts(values: pd.Series) -> Counter[str]:
     return Counter(pd.Series(texts(values, MISSING)).value_counts().to_dict())
 
 
-def _word(value: Any) -> str:
+def cell_word(value: Any) -> str:
+    """The word of an encoded cell; a hole has one too."""
     return MISSING if value != value else word_of(value)

@@ -34,9 +34,9 @@ from sklearn.base import clone
 
 from crumb.errors import InvalidInput
 from crumb.rng import generator
-from crumb.table.cells import LARGEST, MISSING, word_of
+from crumb.table.cells import LARGEST
 from crumb.table.encoder import Rows, TableEncoder, column, number_column, texts
-from crumb.table.means import MeanTargets, word_counts, word_places
+from crumb.table.means import MeanTargets, cell_word, word_counts, word_places
 
 if TYPE_CHECKING:
     from crumb.table.embedding import RowEmbedding
@@ -307,7 +307,7 @@ class Indicators:
 
     def place(self, value: Any) -> int:
         """Which indicator a value has; −1 for none."""
-        return self.known.get(MISSING if value != value else word_of(value), self.unknown)
+        return self.known.get(cell_word(value), self.unknown)
 
     def places(self, values: pd.Series) -> np.ndarray:
         return word_places(values, self.known, self.unknown)
