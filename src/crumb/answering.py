@@ -62,12 +62,14 @@ def _reach(
     found, queries = np.zeros(labels.shape), _tensor(points, device)
     who, turn = np.nonzero(asked)
     order = np.argsort(labels[who, turn], kind="stable")
-    for some in np.split(order, np.flatnonzero(np.diff(labels[who, turn][order])) + 1):
-        context = plan.contexts[labels[who[some[0]], turn[some[0]]]]
-        rows = _tensor(pool.points_of(context), device)
-        mine = queries[torch.from_numpy(who[some]).to(queries.device)]
-        parts = [_third(part, rows) for part in mine.split(max(1, CELLS // len(rows)))]
-        found[who[some], turn[some]] = torch.cat(parts).cpu().numpy()
+    who, turn = who[order], turn[order]
+    which, counts = np.unique(labels[who, turn], return_counts=True)
+    asking = queries[torch.from_numpy(who).to(queries.device)].split(counts.tolist())
+    thirds = []
+    for context, mine in zip(which, asking, strict=True):
+        rows = _tensor(pool.points_of(plan.contexts[context]), device)
+        thirds += [_third(part, rows) for part in mine.split(max(1, CELLS // len(rows)))]
+    found[who, turn] = torch.cat(thirds).cpu().numpy()  # all at once: until here a GPU need not wait
     return found
 
 

@@ -15,6 +15,7 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.nn.functional import pad
 
 from crumb.herding.greedy import Clusters, ExactObjective, Rbf, norms
 
@@ -27,6 +28,8 @@ class GpuObjective(ExactObjective):
     """The same in float32, for one row a round."""
 
     def __init__(self, kernel: Rbf, pool: Tensor, clusters: Clusters):
+        pool = _widened(pool)
+        clusters = Clusters(_widened(clusters.queries), clusters.labels)
         self.by_column = pool.T.contiguous()  # (d, N): neighbouring threads read neighbouring rows
         super().__init__(kernel, pool, clusters)
         self.latest = clusters.labels.new_full((len(clusters), 1), -1)  # (A, 1)  none at first
@@ -56,6 +59,12 @@ class GpuObjective(ExactObjective):
             rows, -0.5 / self.kernel.sigma**2, columns, _step(columns), ROWS, QUERIES,
         )  # fmt: skip
         return cross.div_(clusters.sizes[:, None])
+
+
+def _widened(points: Tensor) -> Tensor:
+    """With columns of zeros, which change no distance."""
+    columns = points.shape[1]
+    return pad(points, (0, -columns % _step(columns)))
 
 
 def _step(columns: int) -> int:

@@ -36,6 +36,7 @@ CACHE_CELLS = 1 << 18  # scores a block on a CPU: two such arrays stay in its ca
 SINGLE_CELLS = 1 << 25  # cells of an embedding above which it is kept in float32 (128 MB)
 GPU_CELLS = 1 << 26  # scores a block on a GPU, which wants few and large blocks
 BLOCK_CELLS = 1 << 20  # kernel values a thread holds at once: 8 MB in float64, whatever N and T are
+TRACED = 256  # rows of a context whose kernel values are computed together
 
 
 def median_bandwidth(pool: np.ndarray, rng: np.random.Generator) -> float:
@@ -121,19 +122,25 @@ class Trace:
     def extend(self, points: Tensor, cross: Tensor) -> Tensor:
         """Add rows (A, b, d) with their cross-terms (A, b); MMD² after each of them (A, b)."""
         t, self.points = self.points.shape[1], torch.cat([self.points, points.to(self.within)], 1)
-        size = self.points.shape[1]
-        step = max(1, BLOCK_CELLS // (len(points) * size))
-        earlier = []
-        for start in range(t, size, step):
-            end = min(start + step, size)
-            values = self.kernel(self.points[:, start:end], self.points[:, :end])
-            earlier.append(values.tril_(start - 1).sum(2))  # κ to the rows before it
+        size, cells = self.points.shape[1], _block_cells(self.points)
+        step = max(1, min(TRACED, cells // size))
+        parts = self.points.split(max(1, cells // (step * size)))  # of the clusters
+        earlier = torch.cat([self._earlier(some, t, step) for some in parts])
         # A row adds its own kernel value (1) once and those with the earlier rows twice.
-        growth = torch.stack([cross.to(self.within), 2 * torch.cat(earlier, 1) + 1])  # (2, A, b)
+        growth = torch.stack([cross.to(self.within), 2 * earlier + 1])  # (2, A, b)
         sums = self.sums[..., None] + growth.cumsum(2)
         self.sums = sums[..., -1]
         sizes = torch.arange(t + 1, size + 1).to(self.within)
         return self.within[:, None] - 2 * sums[0] / sizes + sums[1] / sizes**2
+
+    def _earlier(self, points: Tensor, t: int, step: int) -> Tensor:
+        """Σ κ of each row after the first t to all rows before it: (a, t + b, d) → (a, b)."""
+        size, squares, sums = points.shape[1], norms(points), []
+        for start in range(t, size, step):
+            end = min(start + step, size)
+            values = self.kernel(points[:, start:end], points[:, :end], squares[:, :end])
+            sums.append(values.tril_(start - 1).sum(2))
+        return torch.cat(sums, 1)
 
     def keep(self, active: Tensor) -> None:
         """Drop the clusters that are not ``active`` (A,)."""
@@ -379,8 +386,8 @@ class ExactObjective:
 
     def choose(self, count: int, t: int) -> Tensor:
         # As many rows as the cache takes, and no more than a batch of kernel values may.
-        most = BLOCK_CELLS if self.pool.device.type == "cpu" else GPU_CELLS
-        step = min(_cells(self.pool) // self.n_clusters, most // max(1, self.latest.numel())) + 1
+        most = _block_cells(self.pool) // max(1, self.latest.numel())
+        step = min(_cells(self.pool) // self.n_clusters, most) + 1
         scores = self.scores
         chosen = best_rows(lambda rows: scores(rows, t), count, self.n_pool, step, self.map_blocks)
         self.latest = chosen
@@ -468,6 +475,10 @@ def rff_trace(features: RandomFourierFeatures, context: Tensor, queries: Tensor)
     labels = torch.zeros(len(queries), dtype=torch.int64, device=queries.device)
     objective = RffObjective(features, context, Clusters(queries, labels))
     return objective.mmd2(torch.arange(len(context), device=context.device)[None])[0]
+
+
+def _block_cells(tensor: Tensor) -> int:
+    return BLOCK_CELLS if tensor.device.type == "cpu" else GPU_CELLS
 
 
 def _cells(tensor: Tensor) -> int:

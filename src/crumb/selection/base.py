@@ -24,12 +24,11 @@ from sklearn.base import BaseEstimator
 from sklearn.cluster import KMeans
 from sklearn.metrics import pairwise_distances_argmin_min
 from sklearn.neighbors import NearestNeighbors
-from threadpoolctl import threadpool_limits
 
 from crumb.errors import InvalidInput
 from crumb.herding.greedy import RandomFourierFeatures
 from crumb.herding.search import Load, Search
-from crumb.machine import Advance, MapBlocks, no_progress, quiet
+from crumb.machine import Advance, MapBlocks, no_progress, one_thread, quiet
 from crumb.rng import generator, row_numbers
 
 # Many points are clustered in three steps: a sample; the sample and the points farthest from its
@@ -81,7 +80,8 @@ def _k_means(points: np.ndarray, n_clusters: int, seed: int) -> np.ndarray:
 def _lloyd(points: np.ndarray, n_clusters: int, **options: Any) -> np.ndarray:
     # Several threads add up their sums in the order in which they finish. The last digits of the
     # centroids would differ from run to run, enough to choose another row of two equally good ones.
-    with threadpool_limits(1, "openmp"):
+    # And k-means++ makes many small products, for which threads wait longer than they work.
+    with one_thread():
         return KMeans(n_clusters, n_init=1, **options).fit(points).cluster_centers_
 
 
