@@ -69,7 +69,7 @@ def _reach(
     for context, mine in zip(which, asking, strict=True):
         rows = _tensor(pool.points_of(plan.contexts[context]), device)
         thirds += [_third(part, rows) for part in mine.split(max(1, CELLS // len(rows)))]
-    found[who, turn] = torch.cat(thirds).cpu().numpy()  # all at once: until here a GPU need not wait
+    found[who, turn] = torch.cat(thirds).cpu().numpy()  # until here a GPU need not wait
     return found
 
 

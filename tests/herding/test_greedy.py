@@ -20,6 +20,7 @@ from crumb.herding.greedy import (
     RandomFourierFeatures,
     Rbf,
     RffObjective,
+    Trace,
     cluster_sums,
     herd,
     median_bandwidth,
@@ -53,6 +54,28 @@ def test_prefix_mmd2_equals_recomputation_of_every_prefix(
     direct = [brute_force.mmd2(context[: t + 1], queries, 1.3) for t in range(25)]
     trace = Rbf(1.3).prefix_mmd2(torch.from_numpy(context), torch.from_numpy(queries))
     np.testing.assert_allclose(trace.numpy(), direct, atol=1e-12)
+
+
+def test_traces_of_many_clusters_are_made_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(greedy, "BLOCK_CELLS", 100)  # 4 rows of a context, of 1 or 2 clusters
+    monkeypatch.setattr(greedy, "TRACED", 4)
+    rng = np.random.default_rng(0)
+    contexts, queries = torch.from_numpy(rng.normal(size=(5, 13, 3))), rng.normal(size=(5, 6, 3))
+    kernel, asked = Rbf(1.3), torch.from_numpy(queries)
+    cross = torch.stack([kernel.row_means(a, b) for a, b in zip(contexts, asked, strict=True)])
+    trace = Trace(kernel, torch.stack([kernel.mean_within(one) for one in asked]), 3)
+    first = trace.extend(contexts[:, :6], cross[:, :6])
+    left = torch.tensor([True, False, True, True, True])
+    trace.keep(left)
+    rest = trace.extend(contexts[left, 6:], cross[left, 6:])
+
+    def direct(k: int, rows: range) -> list[float]:
+        return [brute_force.mmd2(contexts[k, : t + 1].numpy(), queries[k], 1.3) for t in rows]
+
+    expected = [direct(k, range(6)) for k in range(5)]
+    np.testing.assert_allclose(first.numpy(), expected, atol=1e-12)
+    expected = [direct(k, range(6, 13)) for k in (0, 2, 3, 4)]
+    np.testing.assert_allclose(rest.numpy(), expected, atol=1e-12)
 
 
 def test_random_features_are_the_formula_of_the_paper() -> None:
