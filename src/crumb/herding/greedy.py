@@ -37,6 +37,7 @@ SINGLE_CELLS = 1 << 25  # cells of an embedding above which it is kept in float3
 GPU_CELLS = 1 << 26  # scores a block on a GPU, which wants few and large blocks
 BLOCK_CELLS = 1 << 20  # kernel values a thread holds at once: 8 MB in float64, whatever N and T are
 TRACED = 256  # rows of a context whose kernel values are computed together
+TRACED_CELLS = 1 << 24  # the same on a GPU, for as many contexts as fit: 128 MB in float64
 
 
 def median_bandwidth(pool: np.ndarray, rng: np.random.Generator) -> float:
@@ -122,7 +123,7 @@ class Trace:
     def extend(self, points: Tensor, cross: Tensor) -> Tensor:
         """Add rows (A, b, d) with their cross-terms (A, b); MMD² after each of them (A, b)."""
         t, self.points = self.points.shape[1], torch.cat([self.points, points.to(self.within)], 1)
-        size, cells = self.points.shape[1], _block_cells(self.points)
+        size, cells = self.points.shape[1], min(TRACED_CELLS, _block_cells(self.points))
         step = max(1, min(TRACED, cells // size))
         parts = self.points.split(max(1, cells // (step * size)))  # of the clusters
         earlier = torch.cat([self._earlier(some, t, step) for some in parts])
