@@ -91,6 +91,8 @@ PAIRS = [  # a method, and those of which the best is its rival
     ("guide", ["lightgbm", "xgboost"]),
     ("guide", ["lightgbm", "xgboost", "catboost"]),
     ("guide-alone", ["lightgbm", "xgboost", "catboost"]),
+    ("members-4", ["default"]),
+    ("default", ["uniform"]),
     ("default", ["one-context"]),
     ("default", ["default-0.1"]),
 ]
