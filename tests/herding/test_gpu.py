@@ -42,6 +42,8 @@ shapes = [(300, 5, 40, 3), (129, 70, 90, 2), (128, 1, 5, 1), (260, 16, 70, 17), 
 for shape in shapes:
     kernel, pool, clusters = problem(*shape, seed=shape[0])
     queries, labels = clusters.queries, clusters.labels
+    width = on_gpu(kernel, pool, clusters).by_column.shape[0]  # few: each has kernels of its own
+    assert width in (16, 128, 1152), shape
     exact = ExactObjective(kernel, pool, clusters).cross
     assert (on_gpu(kernel, pool, clusters).cross - exact).abs().max() < 1e-6, shape
     ours = herd(on_gpu(kernel, pool, clusters), 9)
